@@ -1,0 +1,3 @@
+module github.com/parley-ai/parley
+
+go 1.26.0
