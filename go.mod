@@ -1,3 +1,8 @@
 module github.com/parley-ai/parley
 
 go 1.26.0
+
+require (
+	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
+	github.com/google/go-cmp v0.7.0
+)
