@@ -25,6 +25,15 @@ func many(n int, item string) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + "]"
 }
 
+// manyCalls is the inside of an array of n tool calls with ids of their own.
+func manyCalls(n int) string {
+	calls := make([]string, n)
+	for i := range calls {
+		calls[i] = fmt.Sprintf(`{"id":"call_%d","function":{"name":"f","arguments":"{}"}}`, i)
+	}
+	return strings.Join(calls, ",")
+}
+
 // tool is one function tool with the given members of function.
 func tool(function string) string {
 	return `"tools":[{"type":"function","function":{` + function + `}}]`
@@ -121,7 +130,7 @@ func TestDecodeChat_Catalogue(t *testing.T) {
 		{"11 stop", body(`"stop":` + many(65, `"a"`)), "array_above_max_length", "stop", "Invalid 'stop': array too long. Expected an array with maximum length 64, but got an array with length 65 instead."},
 		{"11 tools", body(`"tools":` + many(129, `{"type":"function","function":{"name":"f"}}`)), "array_above_max_length", "tools", "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length 129 instead."},
 		{"11 messages", `{"model":"m","messages":` + many(2049, user) + `}`, "array_above_max_length", "messages", "Invalid 'messages': array too long. Expected an array with maximum length 2048, but got an array with length 2049 instead."},
-		{"11 tool_calls", talk(`{"role":"assistant","tool_calls":` + many(129, `{"id":"a"}`) + `}`), "missing_required_parameter", "messages[0].tool_calls[0].function", "Missing required parameter: 'messages[0].tool_calls[0].function'."},
+		{"11 tool_calls", talk(`{"role":"assistant","tool_calls":[` + manyCalls(129) + `]}`), "array_above_max_length", "messages[0].tool_calls", "Invalid 'messages[0].tool_calls': array too long. Expected an array with maximum length 128, but got an array with length 129 instead."},
 		{"11 logit_bias", body(`"logit_bias":{` + strings.TrimSuffix(strings.Repeat(`"1":1,`, 1025), ",") + `}`), "object_above_max_properties", "logit_bias", "Invalid 'logit_bias': too many properties. Expected an object with at most 1024 properties, but got an object with 1025 properties instead."},
 		{"12 stop", body(`"stop":"` + strings.Repeat("a", 257) + `"`), "string_above_max_length", "stop", "Invalid 'stop': string too long. Expected a string with maximum length 256, but got a string with length 257 instead."},
 		{"12 model", `{"model":"` + strings.Repeat("a", 257) + `","messages":[` + user + `]}`, "string_above_max_length", "model", "Invalid 'model': string too long. Expected a string with maximum length 256, but got a string with length 257 instead."},
