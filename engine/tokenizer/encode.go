@@ -26,7 +26,7 @@ func (tk *Tokenizer) EncodeLimit(dst []int32, text string, special bool, limit i
 	e := tk.encoder(dst, limit)
 	t := &tk.defined
 	if special {
-		t = &tk.control
+		t = &tk.special
 	}
 	e.text(text, t)
 	return e.out, !e.full

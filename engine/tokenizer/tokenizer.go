@@ -26,8 +26,9 @@ type Tokenizer struct {
 	classes classes
 	// digitsApart makes every number a word of its own ("smollm").
 	digitsApart bool
-	control     trie // found where the caller allows special tokens
-	defined     trie // found always
+	control     trie // names of control tokens
+	defined     trie // tokens that files call user-defined: found in any text
+	special     trie // both
 	ends        map[int32]bool
 	bos, eos    int32
 	// longest is the bytes of the longest token that merging can give.
@@ -97,10 +98,11 @@ func (tk *Tokenizer) readTokens(tokens []string, types []int) map[string]int32 {
 		case kindControl, kindUnknown:
 			all = append(all, s...)
 			tk.control.add(s, id)
+			tk.special.add(s, id)
 		case kindDefined:
 			all = append(all, s...)
-			tk.control.add(s, id)
 			tk.defined.add(s, id)
+			tk.special.add(s, id)
 		default:
 			for _, r := range s {
 				if b, ok := byteOf[r]; ok {
