@@ -23,6 +23,7 @@ type Sampler struct {
 	Options
 	*powers
 	all, work []entry
+	masses    [bins]float64
 }
 
 // entry is a token with its weight, e^((logit-max)/temperature).
@@ -114,7 +115,8 @@ func (s *Sampler) nucleus(u, rest float64) (id int32, ok bool) {
 		sum += e.weight
 	}
 	last, mass := s.reach(float64(s.TopP * sum))
-	if mass < float64(s.TopP*(sum+rest)) {
+	// With nothing left out, less than the target is only rounding.
+	if rest > 0 && mass < float64(s.TopP*(sum+rest)) {
 		return 0, false
 	}
 	sum = 0
@@ -142,11 +144,40 @@ func (e entry) above(f entry) bool {
 	return e.weight > f.weight || e.weight == f.weight && e.id < f.id
 }
 
+// Weights fall into bins of 1/16 of a power of two; the last takes all below
+// 2^-64. One pass over the bins finds where the nucleus ends, whereas selecting
+// among all tokens would mispredict a branch for every other one.
+const bins = 64 * 16
+
+func bin(weight float64) int {
+	const one = 1023 * 16
+	return min(one-int(math.Float64bits(weight)>>48), bins-1)
+}
+
 // reach returns the last of the fewest most likely tokens that weigh at least
-// target, and what they weigh. It is a quickselect by weight.
+// target, and what they weigh.
 func (s *Sampler) reach(target float64) (last entry, mass float64) {
-	w := append(s.work[:0], s.all...)
+	clear(s.masses[:])
+	for _, e := range s.all {
+		s.masses[bin(e.weight)] += e.weight
+	}
+	in := 0
+	for in < bins-1 && mass+s.masses[in] < target {
+		mass += s.masses[in]
+		in++
+	}
+	w := s.work[:0]
+	for _, e := range s.all {
+		if bin(e.weight) == in {
+			w = append(w, e)
+		}
+	}
 	s.work = w
+	return pick(w, target, mass)
+}
+
+// pick is a quickselect by weight among w, above which lies mass.
+func pick(w []entry, target, mass float64) (entry, float64) {
 	for round := 0; len(w) > 1; round++ {
 		// Unlucky pivots must not make it quadratic.
 		if len(w) <= 12 || round > 40 {
@@ -170,6 +201,7 @@ func (s *Sampler) reach(target float64) (last entry, mass float64) {
 		mass += sum
 		w = w[n:]
 	}
+	var last entry
 	for _, e := range w {
 		last = e
 		if mass += e.weight; mass >= target {

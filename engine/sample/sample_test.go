@@ -234,6 +234,25 @@ func peaked(r *rand.Rand, n int) []float32 {
 	return logits
 }
 
+// A TopP next to 1 may be more than the weights add up to in another order.
+func TestPick_AlmostAll(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(11, 12))
+	for range 300 {
+		logits := make([]float32, 200)
+		for i := range logits {
+			logits[i] = float32(r.NormFloat64())
+		}
+		logits[0] = -1000 // what a pick that gives up would return
+		s := New(Options{Temperature: 1, TopP: math.Nextafter(1, 0), Seed: r.Uint64()})
+		for position := range 10 {
+			if got := s.Pick(logits, position); got == 0 {
+				t.Fatal("Pick gives a token of no weight")
+			}
+		}
+	}
+}
+
 // The same seed and position give the same token whatever was picked before.
 func TestPick_Counted(t *testing.T) {
 	t.Parallel()
