@@ -39,12 +39,19 @@ type Template struct {
 	// one does, so that there is no need to compare.
 	alike    bool
 	bos, eos string
+	// widest is the bytes of the longest name of a control token.
+	widest int
 }
 
 // New compiles a template for the vocabulary of tk. Statements that load other
 // templates are errors.
 func New(template string, tk *tokenizer.Tokenizer) (*Template, error) {
 	t := &Template{tk: tk, bos: string(tk.Piece(tk.BOS())), eos: string(tk.Piece(tk.EOS()))}
+	for id := range int32(tk.Size()) {
+		if tk.IsControl(id) {
+			t.widest = max(t.widest, len(tk.Piece(id)))
+		}
+	}
 	t.marks = newMarks()
 	if t.marks.in(template) {
 		return nil, errors.New("prompt: the chat template contains a private mark")
@@ -71,7 +78,7 @@ func (t *Template) Render(msgs []Message, addGeneration bool) (string, error) {
 // Encode returns the tokens of the conversation. More than limit tokens are
 // [ErrTooLong], found without encoding the rest; 0 means no limit.
 func (t *Template) Encode(msgs []Message, addGeneration bool, limit int) ([]int32, error) {
-	text, own, err := t.own(valid(msgs), addGeneration)
+	text, own, err := t.own(valid(msgs), addGeneration, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +90,7 @@ func (t *Template) Encode(msgs []Message, addGeneration bool, limit int) ([]int3
 }
 
 // own renders the text and finds the control tokens that are the template's own.
-func (t *Template) own(msgs []Message, addGeneration bool) (string, []tokenizer.Span, error) {
+func (t *Template) own(msgs []Message, addGeneration bool, limit int) (string, []tokenizer.Span, error) {
 	for _, m := range msgs {
 		// The marks are secret, so this takes somebody who reads our memory.
 		if t.marks.in(m.Role) || t.marks.in(m.Content) {
@@ -95,6 +102,13 @@ func (t *Template) own(msgs []Message, addGeneration bool) (string, []tokenizer.
 		return "", nil, err
 	}
 	text, own := t.marks.strip(raw)
+	// Megabytes of names in messages would make the search below slow. A name that
+	// it adds replaces at most widest tokens, so this refuses no text that fits.
+	if most := limit * t.widest; t.alike && most > 0 && len(text) > most {
+		if _, ok := t.tk.EncodeSpans(nil, text, own, most); !ok {
+			return "", nil, ErrTooLong
+		}
+	}
 	if t.alike && len(own) == len(t.tk.Find(text)) {
 		return text, own, nil
 	}

@@ -20,8 +20,8 @@ func (tk *Tokenizer) AppendEncode(dst []int32, text string, special bool) []int3
 
 // EncodeLimit is [Tokenizer.AppendEncode] that gives up once it is certain that
 // text has more than limit tokens: then ok is false and the ids appended are
-// only a beginning. Its cost is bounded by the limit, not by the text. A limit of
-// 0 means none.
+// only a beginning. What follows is at most scanned, not encoded. A limit of 0
+// means none.
 func (tk *Tokenizer) EncodeLimit(dst []int32, text string, special bool, limit int) (ids []int32, ok bool) {
 	e := tk.encoder(dst, limit)
 	t := &tk.defined
