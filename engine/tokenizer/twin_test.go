@@ -20,6 +20,7 @@ type twin struct {
 	ids    map[string]int32
 	rank   map[[2]string]int
 	runeOf map[byte]string
+	re, ws *regexp.Regexp
 }
 
 func newTwin(t testing.TB, f *gguf.File) *twin {
@@ -27,7 +28,8 @@ func newTwin(t testing.TB, f *gguf.File) *twin {
 	tokens, _ := f.Strings("tokenizer.ggml.tokens")
 	types, _ := f.Ints("tokenizer.ggml.token_type")
 	merges, _ := f.Strings("tokenizer.ggml.merges")
-	w := &twin{map[string]int32{}, map[[2]string]int{}, map[byte]string{}}
+	w := &twin{ids: map[string]int32{}, rank: map[[2]string]int{}, runeOf: map[byte]string{}}
+	w.re, w.ws = regexp.MustCompile(word), regexp.MustCompile("^["+spaces+"]+")
 	for i, s := range tokens {
 		if types[i] == 1 {
 			w.ids[s] = int32(i)
@@ -74,11 +76,10 @@ func (w *twin) encode(text string) (out []int32) {
 }
 
 func (w *twin) part(out []int32, s string) []int32 {
-	re, ws := regexp.MustCompile(word), regexp.MustCompile("^["+spaces+"]+")
 	for s != "" {
-		n := len(re.FindString(s))
+		n := len(w.re.FindString(s))
 		if n == 0 {
-			n = len(ws.FindString(s))
+			n = len(w.ws.FindString(s))
 			if n == 0 {
 				panic("no rule for " + s)
 			}
