@@ -70,7 +70,10 @@ func (m *Model) Drop(name string) {
 }
 
 // Write writes the model as a GGUF file.
-func (m *Model) Write(path string) error {
+func (m *Model) Write(path string) error { return os.WriteFile(path, m.Bytes(), 0o666) }
+
+// Bytes returns the model as a GGUF file.
+func (m *Model) Bytes() []byte {
 	var w gguftest.Writer
 	for _, key := range slices.Sorted(maps.Keys(m.Meta)) {
 		w.Set(key, m.Meta[key])
@@ -78,7 +81,7 @@ func (m *Model) Write(path string) error {
 	for _, t := range m.Tensors {
 		w.Add(t.Name, t.Type, t.Data, t.Dims...)
 	}
-	return os.WriteFile(path, w.Bytes(), 0o666)
+	return w.Bytes()
 }
 
 // WriteModel writes a llama of about 200 KB whose weights follow from seed alone,
