@@ -62,14 +62,16 @@ func OpenProgress(dir string) (*Progress, error) {
 	return p, nil
 }
 
-// grow maps another segment. The blocks are allocated first: a store into a hole of a
-// full disk would kill the process.
+// grow maps another segment. Its blocks are written first where the file does not have
+// them: a store into a hole of a full disk would kill the process.
 func (p *Progress) grow() error {
 	offset := int64(len(p.segments)) * segmentBytes
-	if err := unix.Fallocate(int(p.file.Fd()), 0, offset, segmentBytes); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("%s: %w", p.file.Name(), err)
-	} else if err != nil {
-		if err := p.file.Truncate(offset + segmentBytes); err != nil {
+	info, err := p.file.Stat()
+	if err != nil {
+		return err
+	}
+	if missing := offset + segmentBytes - info.Size(); missing > 0 {
+		if _, err := p.file.WriteAt(make([]byte, missing), info.Size()); err != nil {
 			return err
 		}
 	}
