@@ -86,11 +86,15 @@ func bearer(values []string) (string, error) {
 	if len(values) > 1 {
 		return "", ErrMalformed
 	}
-	scheme, token, _ := strings.Cut(values[0], " ")
+	scheme, token := values[0], ""
+	end := strings.IndexAny(scheme, " \t\r\n")
+	if end >= 0 {
+		scheme, token = scheme[:end], scheme[end+1:]
+	}
 	if !strings.EqualFold(scheme, "bearer") || token == "" {
 		return "", ErrMissing
 	}
-	if len(token) > maxTokenBytes {
+	if values[0][end] != ' ' || len(token) > maxTokenBytes {
 		return "", ErrMalformed
 	}
 	for i := range len(token) {
