@@ -198,7 +198,7 @@ func TestVerify_WhileCommitting(t *testing.T) {
 		}
 	})
 	var last int64
-	for proofs := 0; proofs < 50 || last < 500; proofs++ {
+	for proofs := 0; proofs < 20 || last < 300; proofs++ {
 		rep := verify(t, db)
 		if !rep.OK() {
 			t.Errorf("proof %d: %+v", proofs, rep.Invariants)
