@@ -69,7 +69,10 @@ func ParseSecret(s string) (Secret, bool) {
 		}
 	}
 	body := s[:secretLength-sumChars]
-	return Secret(s), string(checksum(nil, []byte(body))) == s[len(body):]
+	if string(checksum(nil, []byte(body))) != s[len(body):] {
+		return "", false
+	}
+	return Secret(s), true
 }
 
 // maxTokenBytes bounds what is taken for a key at all.
