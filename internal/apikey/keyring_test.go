@@ -276,7 +276,7 @@ func TestRevoke_WhileAuthenticating(t *testing.T) {
 	t.Parallel()
 	const callers = 8
 	r := open(t, t.TempDir(), nil)
-	for range 20 {
+	for range 5 {
 		k, h := r.create(t, apikey.NewKey{})
 		var (
 			revoked, stop atomic.Bool
