@@ -280,15 +280,18 @@ func (e *env) patiently(what string, do func() error) error {
 	done, told := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(told)
-		begin := time.Now()
+		begin, drawn := time.Now(), false
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		for {
 			select {
 			case <-done:
-				fmt.Fprint(e.err, "\r\x1b[K")
+				if drawn {
+					fmt.Fprint(e.err, "\r\x1b[K")
+				}
 				return
 			case <-tick.C:
+				drawn = true
 				fmt.Fprintf(e.err, "\r\x1b[K%s, %d s", what, int(time.Since(begin).Seconds()))
 			}
 		}
