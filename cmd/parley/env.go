@@ -192,15 +192,15 @@ func wrongUse(err error) error {
 	if ok {
 		message += " Did you mean " + hint
 	}
-	help := "parley help"
+	help := []string{"parley help"}
 	if p, ok := errors.AsType[*kong.ParseError](err); ok {
 		for _, at := range p.Context.Path {
 			if at.Command != nil {
-				help += " " + at.Command.Name
+				help = append(help, at.Command.Name)
 			}
 		}
 	}
-	return usageError{message + "\n  " + help}
+	return usageError{message + "\n  " + strings.Join(help, " ")}
 }
 
 // directory is the flags of commands that need the data directory.
