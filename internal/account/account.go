@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-ai/parley/internal/ident"
+	"github.com/parley-ai/parley/internal/ratelimit"
 )
 
 // Status says whether an account may make calls.
@@ -37,6 +38,43 @@ type Account struct {
 	Plan      string // the id of a Plan
 	Status    Status
 	CreatedAt time.Time
+	// Subscription is the last one, whether it still runs or not.
+	Subscription Subscription
+
+	life *Life // ends when the account is suspended
+}
+
+// Subscription is a paid period. The zero value is none.
+type Subscription struct {
+	Plan  string // applies while the period runs
+	Until time.Time
+}
+
+// The states of a subscription.
+const (
+	SubscriptionNone    = "none"
+	SubscriptionActive  = "active"
+	SubscriptionExpired = "expired"
+)
+
+// Status is the state of the subscription at that time.
+func (s Subscription) Status(now time.Time) string {
+	switch {
+	case s.Until.IsZero():
+		return SubscriptionNone
+	case now.Before(s.Until):
+		return SubscriptionActive
+	}
+	return SubscriptionExpired
+}
+
+// PlanAt is the id of the plan that applies at that time: the subscription's while it
+// runs, else the account's own.
+func (a *Account) PlanAt(now time.Time) string {
+	if a.Subscription.Status(now) == SubscriptionActive {
+		return a.Subscription.Plan
+	}
+	return a.Plan
 }
 
 // Plan says what an account may use. Limits of 0 are not set. Plans come from
@@ -49,6 +87,11 @@ type Plan struct {
 	Version     string
 }
 
+// Limits is what binds an account on the plan, all its keys together.
+func (p *Plan) Limits() ratelimit.Limits {
+	return ratelimit.Limits{Requests: p.RPM, Tokens: p.TPM, Concurrency: p.Concurrency}
+}
+
 // Principal is the caller of one request: a key and the account it spends from.
 type Principal struct {
 	Account *Account
@@ -56,6 +99,23 @@ type Principal struct {
 	KeyID   string
 	KeyName string
 	Models  []string // what the key is restricted to; nil allows all
+	// KeyLimits bind the key in addition to the plan's, which bind the account.
+	KeyLimits ratelimit.Limits
+	// KeyLife ends when the key is revoked; nil does not end.
+	KeyLife *Life
+}
+
+// Watch calls end, once and in a goroutine of its own, when the principal loses the
+// right to what it is doing: with [ErrRevoked] or [ErrSuspended]. It is at once if
+// that was before. The caller calls stop when it no longer cares.
+func (p *Principal) Watch(end func(cause error)) (stop func()) {
+	var once sync.Once
+	f := func(cause error) { once.Do(func() { end(cause) }) }
+	stopKey, stopAccount := p.KeyLife.after(f), p.Account.life.after(f)
+	return func() {
+		stopKey()
+		stopAccount()
+	}
 }
 
 // May reports whether the caller's key allows the model.
@@ -70,6 +130,10 @@ var (
 	ErrName     = errors.New("account name must have 1 to 100 printable characters without spaces at its ends")
 	ErrPlan     = errors.New("no such plan")
 	ErrStatus   = errors.New("status is active or suspended")
+	ErrUntil    = errors.New("a subscription must end in the future")
+	// ErrSuspended and ErrRevoked say why a principal may not go on.
+	ErrSuspended = errors.New("account suspended")
+	ErrRevoked   = errors.New("API key revoked")
 )
 
 // Store keeps accounts. CreateAccount fails with [ErrExists] for a name in use.
@@ -110,6 +174,9 @@ func (d *Directory) Load(ctx context.Context) error {
 }
 
 func (d *Directory) put(a *Account) {
+	if a.life == nil {
+		a.life = NewLife()
+	}
 	d.byID.Store(a.ID, a)
 	d.names[a.Name] = a.ID
 }
@@ -213,6 +280,36 @@ func (d *Directory) Change(ctx context.Context, id string, plan, status *string)
 			return nil, ErrStatus
 		}
 	}
+	if old.Status == Suspended && a.Status == Active {
+		a.life = nil // a new one
+	}
+	if err := d.store.UpdateAccount(ctx, a); err != nil {
+		return nil, err
+	}
+	d.put(&a)
+	if a.Status == Suspended {
+		a.life.End(ErrSuspended)
+	}
+	return &a, nil
+}
+
+// Subscribe puts the account of that id on plan until then; it replaces what was
+// there. It fails with [ErrNotFound], [ErrPlan] or [ErrUntil].
+func (d *Directory) Subscribe(ctx context.Context, id, plan string, until time.Time) (*Account, error) {
+	if !until.After(time.Now()) {
+		return nil, ErrUntil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old, ok := d.ByID(id)
+	if !ok {
+		return nil, ErrNotFound
+	}
+	if _, ok := d.Plan(plan); !ok {
+		return nil, fmt.Errorf("%w: %s", ErrPlan, plan)
+	}
+	a := *old
+	a.Subscription = Subscription{Plan: plan, Until: until.UTC().Truncate(time.Microsecond)}
 	if err := d.store.UpdateAccount(ctx, a); err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/ident"
+	"github.com/parley-ai/parley/internal/ratelimit"
 )
 
 // Key is what is known of a key; its secret is not. A value is never changed; a
@@ -30,6 +31,8 @@ type Key struct {
 	Last4      string // and its last
 	Hash       [sha256.Size]byte
 	Models     []string // the models it is restricted to; nil allows all
+	RPM        int64    // requests in any minute, in addition to the plan's; 0 is no limit
+	TPM        int64    // tokens
 	CreatedAt  time.Time
 	ExpiresAt  time.Time
 	RevokedAt  time.Time
@@ -51,12 +54,13 @@ func (k *Key) Status(now time.Time) string {
 var (
 	ErrMissing   = errors.New("no API key given")
 	ErrMalformed = errors.New("malformed API key")
-	ErrRevoked   = errors.New("API key revoked")
+	ErrRevoked   = account.ErrRevoked
 	ErrExpired   = errors.New("API key expired")
-	ErrSuspended = errors.New("account suspended")
+	ErrSuspended = account.ErrSuspended
 	ErrNotFound  = errors.New("no such key")
 	ErrName      = errors.New("key name must have 1 to 100 printable characters")
 	ErrExpiry    = errors.New("expiry lies in the past")
+	ErrLimit     = errors.New("a limit of a key lies between 1 and the limit of its account's plan")
 )
 
 // UnknownError is a key that nobody has: mistyped, deleted or invented.
@@ -80,6 +84,7 @@ type Store interface {
 type entry struct {
 	Key
 	used *minute
+	life *account.Life // ends when the key is revoked
 }
 
 // Keyring is every key in memory. It is safe for concurrent use; Authenticate
@@ -106,7 +111,7 @@ func (r *Keyring) Load(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range keys {
-		r.put(&entry{Key: k, used: newMinute(k.LastUsedAt)})
+		r.put(&entry{Key: k, used: newMinute(k.LastUsedAt), life: account.NewLife()})
 	}
 	return nil
 }
@@ -123,14 +128,19 @@ type NewKey struct {
 	Name      string
 	ExpiresAt time.Time
 	Models    []string
+	RPM, TPM  int64 // 0 is no limit of the key's own
 }
 
 // Create makes a key and returns its secret, which nothing can show again. It fails
-// with [account.ErrNotFound], [ErrName] or [ErrExpiry].
+// with [account.ErrNotFound], [ErrName], [ErrLimit] or [ErrExpiry].
 func (r *Keyring) Create(ctx context.Context, n NewKey) (Key, Secret, error) {
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	if _, ok := r.accounts.ByID(n.AccountID); !ok {
+	a, ok := r.accounts.ByID(n.AccountID)
+	if !ok {
 		return Key{}, "", account.ErrNotFound
+	}
+	if plan, ok := r.accounts.Plan(a.PlanAt(now)); ok && (!within(n.RPM, plan.RPM) || !within(n.TPM, plan.TPM)) {
+		return Key{}, "", ErrLimit
 	}
 	if !printable(n.Name) {
 		return Key{}, "", ErrName
@@ -142,7 +152,7 @@ func (r *Keyring) Create(ctx context.Context, n NewKey) (Key, Secret, error) {
 	k := Key{
 		ID: ident.New(ident.Key), AccountID: n.AccountID, Name: n.Name,
 		Prefix: secret.Prefix(), Last4: secret.Last4(), Hash: secret.Hash(),
-		Models: slices.Clone(n.Models), CreatedAt: now,
+		Models: slices.Clone(n.Models), RPM: n.RPM, TPM: n.TPM, CreatedAt: now,
 	}
 	if !n.ExpiresAt.IsZero() {
 		k.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Microsecond) // as it is stored
@@ -152,9 +162,12 @@ func (r *Keyring) Create(ctx context.Context, n NewKey) (Key, Secret, error) {
 	if err := r.store.CreateKey(ctx, k); err != nil {
 		return Key{}, "", err
 	}
-	r.put(&entry{Key: k, used: newMinute(time.Time{})})
+	r.put(&entry{Key: k, used: newMinute(time.Time{}), life: account.NewLife()})
 	return k, secret, nil
 }
+
+// within reports whether a key's limit fits under its plan's; 0 is none.
+func within(key, plan int64) bool { return key >= 0 && (plan == 0 || key <= plan) }
 
 // Revoke refuses the key from the moment it returns. A key that is revoked already
 // keeps the time of its first revocation. It fails with [ErrNotFound].
@@ -168,12 +181,13 @@ func (r *Keyring) Revoke(ctx context.Context, id string) (Key, error) {
 	if !old.RevokedAt.IsZero() {
 		return old.view(), nil
 	}
-	e := &entry{Key: old.Key, used: old.used}
+	e := &entry{Key: old.Key, used: old.used, life: old.life}
 	e.RevokedAt = time.Now().UTC().Truncate(time.Microsecond)
 	if err := r.store.RevokeKey(ctx, id, e.RevokedAt); err != nil {
 		return Key{}, err
 	}
 	r.put(e)
+	e.life.End(ErrRevoked)
 	return e.view(), nil
 }
 
@@ -241,11 +255,15 @@ func (r *Keyring) Authenticate(values []string, now time.Time) (*account.Princip
 		return nil, ErrExpired
 	}
 	e.used.stamp(now)
-	plan, ok := r.accounts.Plan(a.Plan)
+	id := a.PlanAt(now)
+	plan, ok := r.accounts.Plan(id)
 	if !ok { // a plan that left the configuration opens nothing
-		plan = &account.Plan{ID: a.Plan}
+		plan = &account.Plan{ID: id}
 	}
-	return &account.Principal{Account: a, Plan: plan, KeyID: e.ID, KeyName: e.Name, Models: e.Models}, nil
+	return &account.Principal{
+		Account: a, Plan: plan, KeyID: e.ID, KeyName: e.Name, Models: e.Models,
+		KeyLimits: ratelimit.Limits{Requests: e.RPM, Tokens: e.TPM}, KeyLife: e.life,
+	}, nil
 }
 
 func printable(s string) bool {

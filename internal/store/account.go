@@ -9,11 +9,11 @@ import (
 
 // Accounts returns every account.
 func (d *DB) Accounts(ctx context.Context) ([]account.Account, error) {
-	rs, err := d.read.QueryContext(ctx, `SELECT id, name, plan, status, created_at FROM account`)
+	rs, err := d.read.QueryContext(ctx, `SELECT id, name, plan, status, created_at, sub_plan, sub_until FROM account`)
 	return rows(rs, err, func(rs *sql.Rows, a *account.Account) error {
-		var created sql.NullInt64
-		err := rs.Scan(&a.ID, &a.Name, &a.Plan, &a.Status, &created)
-		a.CreatedAt = instant(created)
+		var created, until sql.NullInt64
+		err := rs.Scan(&a.ID, &a.Name, &a.Plan, &a.Status, &created, &a.Subscription.Plan, &until)
+		a.CreatedAt, a.Subscription.Until = instant(created), instant(until)
 		return err
 	})
 }
@@ -30,10 +30,11 @@ func (d *DB) CreateAccount(ctx context.Context, a account.Account) error {
 	})
 }
 
-// UpdateAccount writes plan and status. It fails with [account.ErrNotFound].
+// UpdateAccount writes plan, status and subscription. It fails with [account.ErrNotFound].
 func (d *DB) UpdateAccount(ctx context.Context, a account.Account) error {
 	return d.tx(ctx, func(tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, `UPDATE account SET plan = $1, status = $2 WHERE id = $3`, a.Plan, string(a.Status), a.ID)
+		res, err := tx.ExecContext(ctx, `UPDATE account SET plan = $1, status = $2, sub_plan = $3, sub_until = $4 WHERE id = $5`,
+			a.Plan, string(a.Status), a.Subscription.Plan, micros(a.Subscription.Until), a.ID)
 		return one(res, err, account.ErrNotFound)
 	})
 }
