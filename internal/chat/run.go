@@ -50,10 +50,11 @@ func (r *run) do(ctx context.Context) (Summary, error) {
 	call := &upstream.Call{ID: r.head.ID, Owner: r.call.Caller.Account.ID, Request: req, MaxTokens: r.hold.OutputLimit(), Seed: seed(req)}
 	route, err := r.service.Router.Generate(ctx, r.model, call, r.event)
 	r.route = route
-	switch gone, left := r.gone(ctx, err); {
+	gone, left := r.gone(ctx, err)
+	switch {
 	case err == nil:
 		return r.finish()
-	case errors.Is(err, upstream.ErrNotStarted):
+	case errors.Is(err, upstream.ErrNotStarted) && left:
 		return r.void(gone)
 	case left:
 		// Prompt and answer so far were computed for the caller, whoever cut them off;
