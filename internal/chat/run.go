@@ -23,7 +23,7 @@ type run struct {
 
 	last    upstream.Event // the newest event
 	first   time.Duration  // from receipt to the first event
-	started bool           // bytes of the answer may have been released
+	started bool           // the emitter has had its Start
 	route   upstream.Route
 }
 
@@ -59,7 +59,7 @@ func (r *run) do(ctx context.Context) (Summary, error) {
 	case left:
 		// Prompt and answer so far were computed for the caller, whoever cut them off;
 		// but what the server itself breaks off and never showed is not charged.
-		if errors.Is(gone, ErrShutdown) && !(r.started && req.Stream) {
+		if errors.Is(gone, ErrShutdown) && !r.shown() {
 			return r.void(gone)
 		}
 		return r.settle(gone)
@@ -70,11 +70,14 @@ func (r *run) do(ctx context.Context) (Summary, error) {
 
 // broken ends a call that failed on our side: what a stream has shown is charged.
 func (r *run) broken(err error) (Summary, error) {
-	if r.started && r.call.Request.Stream {
+	if r.shown() {
 		return r.settle(err)
 	}
 	return r.void(err)
 }
+
+// shown says whether bytes of the answer may have been released before its end.
+func (r *run) shown() bool { return r.started && r.call.Request.Stream }
 
 // event notes what was computed and releases its text.
 func (r *run) event(e upstream.Event) error {
@@ -196,7 +199,7 @@ func (r *run) outcome(err error) ledger.Outcome {
 	}
 	if err != nil {
 		status, code := r.service.Describe(err)
-		if o.ErrorCode = code; !r.started {
+		if o.ErrorCode = code; !r.shown() {
 			o.Status = status
 		}
 	}
