@@ -27,6 +27,8 @@ type run struct {
 	route   upstream.Route
 }
 
+var errNoFinish = errors.New("the answer has no end")
+
 // emitError marks an error of the emitter: the caller is gone.
 type emitError struct{ err error }
 
@@ -52,6 +54,8 @@ func (r *run) do(ctx context.Context) (Summary, error) {
 	r.route = route
 	gone, left := r.gone(ctx, err)
 	switch {
+	case err == nil && r.last.Finish == "":
+		return r.broken(&upstream.Failure{Class: upstream.Failed, Err: errNoFinish})
 	case err == nil:
 		return r.finish()
 	case errors.Is(err, upstream.ErrNotStarted) && left:
