@@ -198,7 +198,7 @@ func (r *run) outcome(err error) ledger.Outcome {
 		CompletionTokens: r.last.Completion, Status: 200, UsageSource: ledger.UsageCounted,
 		Target: r.route.Target, Attempts: r.route.Attempts, FirstToken: r.first,
 	}
-	if u := r.last.Usage; u != nil {
+	if u := r.last.Usage; u != nil && r.plausible(u) {
 		o.CompletionTokens, o.CachedTokens, o.UsageSource = u.CompletionTokens, u.CachedTokens, ledger.UsageProvider
 	}
 	if err != nil {
@@ -208,6 +208,12 @@ func (r *run) outcome(err error) ledger.Outcome {
 		}
 	}
 	return o
+}
+
+// plausible says whether a provider's count can be true. One that cannot be is not
+// charged: no price can be put on it, and its hold would stay for ever.
+func (r *run) plausible(u *wire.Usage) bool {
+	return u.CompletionTokens >= 0 && u.CompletionTokens <= r.model.ContextWindow && u.CachedTokens >= 0 && u.CachedTokens <= r.hold.PromptTokens()
 }
 
 func (r *run) summary(rec ledger.Receipt) Summary {

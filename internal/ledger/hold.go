@@ -73,6 +73,9 @@ func (l *Ledger) Reserve(c Call) (*Hold, error) {
 // OutputLimit is how many tokens of answer the hold covers.
 func (h *Hold) OutputLimit() int { return h.receipt.OutputLimit }
 
+// PromptTokens is how many tokens of prompt the hold covers.
+func (h *Hold) PromptTokens() int { return h.receipt.PromptTokens }
+
 // Persist sends the hold to the disk, so that a crash can charge what was delivered.
 // It does not wait; Durable does. It fails when there is no room to note progress.
 func (h *Hold) Persist() error {
