@@ -1,7 +1,9 @@
 package chat
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -22,12 +24,16 @@ type run struct {
 	head    wire.Head
 
 	last    upstream.Event // the newest event
+	text    []byte         // of the answer so far, where its form was promised
 	first   time.Duration  // from receipt to the first event
 	started bool           // the emitter has had its Start
 	route   upstream.Route
 }
 
-var errNoFinish = errors.New("the answer has no end")
+var (
+	errNoFinish = errors.New("the answer has no end")
+	errNotJSON  = errors.New("the answer is not the JSON that was asked for")
+)
 
 // emitError marks an error of the emitter: the caller is gone.
 type emitError struct{ err error }
@@ -56,6 +62,8 @@ func (r *run) do(ctx context.Context) (Summary, error) {
 	switch {
 	case err == nil && r.last.Finish == "":
 		return r.broken(&upstream.Failure{Class: upstream.Failed, Err: errNoFinish})
+	case err == nil && !r.formed():
+		return r.broken(&upstream.Failure{Class: upstream.Failed, Err: errNotJSON})
 	case err == nil:
 		return r.finish()
 	case errors.Is(err, upstream.ErrNotStarted) && left:
@@ -80,6 +88,19 @@ func (r *run) broken(err error) (Summary, error) {
 	return r.void(err)
 }
 
+// promised says whether the caller was promised JSON.
+func (r *run) promised() bool { return r.call.Request.ResponseFormat.Kind != wire.FormatText }
+
+// formed says whether a complete answer has the form that was promised. Providers are
+// asked to write JSON; that they did is known only here.
+func (r *run) formed() bool {
+	if !r.promised() {
+		return true
+	}
+	object := bytes.HasPrefix(bytes.TrimLeft(r.text, " \t\r\n"), []byte("{"))
+	return json.Valid(r.text) && (object || r.call.Request.ResponseFormat.Kind != wire.FormatJSONObject)
+}
+
 // shown says whether bytes of the answer may have been released before its end.
 func (r *run) shown() bool { return r.started && r.call.Request.Stream }
 
@@ -94,6 +115,9 @@ func (r *run) event(e upstream.Event) error {
 	r.hold.Delivered(e.Completion)
 	if e.Text == "" {
 		return nil
+	}
+	if r.promised() {
+		r.text = append(r.text, e.Text...)
 	}
 	if err := r.start(); err != nil {
 		return err
