@@ -112,6 +112,9 @@ func (h *Hold) Delivered(tokens int) {
 func (h *Hold) Settle(o Outcome) (Receipt, error) {
 	r := h.finish(o)
 	r.State = Settled
+	if h.resolved { // before anything beyond the hold is set aside for it
+		return r, fmt.Errorf("%w: %s", ErrResolved, r.RequestID)
+	}
 	cost, err := r.Price.Cost(r.Tokens())
 	if err != nil {
 		return r, fmt.Errorf("charge of %s: %w", r.RequestID, err)
