@@ -89,7 +89,10 @@ func (r *run) broken(err error) (Summary, error) {
 }
 
 // promised says whether the caller was promised JSON.
-func (r *run) promised() bool { return r.call.Request.ResponseFormat.Kind != wire.FormatText }
+func (r *run) promised() bool {
+	k := r.call.Request.ResponseFormat.Kind
+	return k == wire.FormatJSONObject || k == wire.FormatJSONSchema
+}
 
 // formed says whether a complete answer has the form that was promised. Providers are
 // asked to write JSON; that they did is known only here.
