@@ -5,6 +5,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -98,7 +99,8 @@ func (s *server) answer(x *exchange, err error) {
 		// Nobody is there. The connection must not end as if the answer were whole.
 		panic(http.ErrAbortHandler)
 	case x.status != 0:
-		x.abort(toWire(err))
+		x.breakOff(toWire(err))
+		panic(http.ErrAbortHandler)
 	default:
 		x.fail(toWire(err))
 	}
@@ -114,6 +116,7 @@ func (s *server) close(x *exchange) {
 			x.fail(wire.Internal())
 			p = nil
 		} else {
+			x.breakOff(wire.Internal())
 			p = http.ErrAbortHandler
 		}
 	}
@@ -133,8 +136,10 @@ func (x *exchange) json(status int, body []byte) error {
 	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	x.status = status
 	x.w.WriteHeader(status)
-	_, err := x.w.Write(body)
-	return err
+	if _, err := x.w.Write(body); err != nil {
+		return fmt.Errorf("%w: %w", chat.ErrClientGone, err)
+	}
+	return nil
 }
 
 // fail sends an error as the whole answer.

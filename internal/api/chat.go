@@ -63,6 +63,8 @@ func (w *whole) Finish(reason wire.FinishReason, u wire.Usage) error {
 	return w.x.json(http.StatusOK, c.AppendJSON(nil))
 }
 
+const eventStream = "text/event-stream; charset=utf-8"
+
 // stream sends an answer as it comes, one event a write.
 type stream struct {
 	x     *exchange
@@ -79,7 +81,7 @@ func (s *stream) Start(h wire.Head) error {
 	s.out = sse.NewWriter(s.x.w, s.rc.Flush)
 	s.enc = wire.NewChunkEncoder(h, s.usage)
 	header := s.x.w.Header()
-	header["Content-Type"] = []string{"text/event-stream; charset=utf-8"}
+	header["Content-Type"] = []string{eventStream}
 	header["Cache-Control"] = []string{"no-cache, no-transform"}
 	header["X-Accel-Buffering"] = []string{"no"}
 	s.x.status = http.StatusOK
@@ -119,11 +121,13 @@ func (s *stream) send(event []byte) error {
 	return s.out.Send(event)
 }
 
-// abort ends a stream that failed: an error event, and then no clean end, because
-// most clients take a stream that just stops for a whole one.
-func (x *exchange) abort(e *wire.Error) {
+// breakOff tells of an error in a stream that has begun. After it the connection must
+// be aborted: most clients take a stream that just stops for a whole one.
+func (x *exchange) breakOff(e *wire.Error) {
+	if x.w.Header().Get("Content-Type") != eventStream {
+		return
+	}
 	rc := http.NewResponseController(x.w)
 	_ = rc.SetWriteDeadline(time.Now().Add(time.Second))
 	_ = sse.NewWriter(x.w, rc.Flush).Send(e.AppendJSON(nil)) // the reader may be the one who is gone
-	panic(http.ErrAbortHandler)
 }
