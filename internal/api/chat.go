@@ -73,6 +73,7 @@ type stream struct {
 	out   *sse.Writer
 	enc   *wire.ChunkEncoder
 	buf   []byte
+	runes wire.RuneJoiner
 }
 
 // Start sends the headers and the chunk with the role.
@@ -89,7 +90,11 @@ func (s *stream) Start(h wire.Head) error {
 	return s.send(s.enc.AppendRole(s.buf[:0], 0))
 }
 
-func (s *stream) Text(text string) error {
+// Text sends whole runes only: a provider may cut its pieces anywhere, and half a
+// rune is no JSON.
+func (s *stream) Text(text string) error { return s.text(s.runes.Join(text)) }
+
+func (s *stream) text(text string) error {
 	for text != "" {
 		var head string
 		head, text = wire.SplitDelta(text)
@@ -101,6 +106,9 @@ func (s *stream) Text(text string) error {
 }
 
 func (s *stream) Finish(reason wire.FinishReason, u wire.Usage) error {
+	if err := s.text(s.runes.Flush()); err != nil {
+		return err
+	}
 	if err := s.send(s.enc.AppendFinish(s.buf[:0], 0, reason)); err != nil {
 		return err
 	}
