@@ -132,14 +132,19 @@ func (x *exchange) json(status int, body []byte) error {
 	h["Content-Type"] = []string{"application/json"}
 	h["Cache-Control"] = []string{"no-store"}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	// A writer without deadlines, as in some tests, is no reason to fail.
-	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	x.writeBy(writeTimeout)
 	x.status = status
 	x.w.WriteHeader(status)
 	if _, err := x.w.Write(body); err != nil {
 		return fmt.Errorf("%w: %w", chat.ErrClientGone, err)
 	}
 	return nil
+}
+
+// writeBy bounds how long the next writes may take.
+func (x *exchange) writeBy(d time.Duration) {
+	// A writer without deadlines, as in some tests, is no reason to fail.
+	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(d))
 }
 
 // fail sends an error as the whole answer.

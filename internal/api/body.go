@@ -62,8 +62,8 @@ func checkMedia(h http.Header) *wire.Error {
 	if given == "" {
 		return nil
 	}
-	kind, params, err := mime.ParseMediaType(given)
-	if err != nil || kind != "application/json" && !(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
+	kind, params, _ := mime.ParseMediaType(given) // no type is "", and broken parameters are not ours to judge
+	if kind != "application/json" && !(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
 		return wire.UnsupportedContentType(given)
 	}
 	if c := params["charset"]; c != "" && !strings.EqualFold(c, "utf-8") {

@@ -135,7 +135,6 @@ func (x *exchange) breakOff(e *wire.Error) {
 	if x.w.Header().Get("Content-Type") != eventStream {
 		return
 	}
-	rc := http.NewResponseController(x.w)
-	_ = rc.SetWriteDeadline(time.Now().Add(time.Second))
-	_ = sse.NewWriter(x.w, rc.Flush).Send(e.AppendJSON(nil)) // the reader may be the one who is gone
+	x.writeBy(time.Second)
+	_ = sse.NewWriter(x.w, http.NewResponseController(x.w).Flush).Send(e.AppendJSON(nil)) // the reader may be the one who is gone
 }
