@@ -185,12 +185,13 @@ func TestErrors_Table(t *testing.T) {
 400 invalid_request_error unsupported_value`), "\n")
 	rate := regexp.MustCompile(`(?i)rate[\s_-]*limit`)
 	for i, e := range everyError() {
-		got := fmt.Sprint(e.Status, " ", e.Type, " ", e.Code)
+		var got strings.Builder
+		got.WriteString(fmt.Sprint(e.Status, " ", e.Type, " ", e.Code))
 		for _, h := range e.Header {
-			got += " " + h.Name + "=" + h.Value
+			got.WriteString(" " + h.Name + "=" + h.Value)
 		}
-		if got != want[i] {
-			t.Errorf("error %d = %s, want %s", i, got, want[i])
+		if got.String() != want[i] {
+			t.Errorf("error %d = %s, want %s", i, got.String(), want[i])
 		}
 		text := string(e.AppendJSON(nil))
 		if !strings.HasPrefix(text, `{"error":{"message":`) || strings.Contains(text, "\n") {
