@@ -111,7 +111,7 @@ func (s *Service) admit(c Call) (*catalog.Model, error) {
 // reserve counts the prompt, bounds the answer and sets the credit for both aside.
 func (s *Service) reserve(c Call, m *catalog.Model) (*ledger.Hold, string, error) {
 	req := c.Request
-	prompt, exact, err := s.Router.CountPrompt(m, req, m.ContextWindow)
+	prompt, exact, err := s.Router.CountPrompt(m, req, m.ContextWindow+1)
 	if err != nil {
 		return nil, "", fmt.Errorf("count prompt: %w", err)
 	}
