@@ -77,7 +77,7 @@ func models() []catalog.Model {
 
 const credit = money.IU
 
-func open(t testing.TB, p *upstreamtest.Provider) *door {
+func open(t testing.TB, p upstream.Provider) *door {
 	t.Helper()
 	ctx := context.Background()
 	dir := t.TempDir()
@@ -148,9 +148,23 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// provider answers every call by the steps. Its prompts have 10 tokens.
+func provider(steps ...upstreamtest.Step) *upstreamtest.Provider {
+	p := upstreamtest.New(steps)
+	p.Prompt, p.Fingerprint = 10, fingerprint
+	return p
+}
+
+const fingerprint = "fp_0123456789"
+
+// reached closes ch, which tells the test how far the call is.
+func reached(ch chan<- struct{}) upstreamtest.Step {
+	return upstreamtest.Do(func(context.Context) error { close(ch); return nil })
+}
+
 // hello is the provider of most tests.
 func hello() *upstreamtest.Provider {
-	return upstreamtest.New(upstreamtest.Text("Hel", "lo"), upstreamtest.Finish(wire.FinishStop))
+	return provider(upstreamtest.Text("Hel", "lo"), upstreamtest.Finish(wire.FinishStop))
 }
 
 // lines is a log.

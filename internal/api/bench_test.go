@@ -68,7 +68,7 @@ func BenchmarkChat(b *testing.B) {
 	}{{"whole", "", 1}, {"stream64", `,"stream":true`, 64}} {
 		for _, callers := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/callers=%d", bench.name, callers), func(b *testing.B) {
-				d := open(b, upstreamtest.New(upstreamtest.Text(strings.Split(strings.Repeat("word ", bench.steps), " ")[:bench.steps]...), upstreamtest.Finish(wire.FinishStop)))
+				d := open(b, provider(upstreamtest.Text(strings.Split(strings.Repeat("word ", bench.steps), " ")[:bench.steps]...), upstreamtest.Finish(wire.FinishStop)))
 				calls(b, d.Config.Handler, "Bearer "+d.key, body(bench.extra), callers)
 			})
 		}

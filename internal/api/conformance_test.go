@@ -129,15 +129,20 @@ func TestWholeAnswer(t *testing.T) {
 // 7, 19, 25: what the provider is asked, and held to.
 func TestProviderIsAsked(t *testing.T) {
 	t.Parallel()
-	p := hello()
-	d := open(t, p)
+	var c []upstream.Call
+	d := open(t, upstreamtest.Choice(func(call *upstream.Call) upstreamtest.Script {
+		c = append(c, *call) // one at a time
+		if call.MaxTokens == 1 {
+			return upstreamtest.Script{upstreamtest.Text("Hel"), upstreamtest.Finish(wire.FinishLength)}
+		}
+		return upstreamtest.Script{upstreamtest.Text("Hello"), upstreamtest.Finish(wire.FinishStop)}
+	}))
 	d.post(t, `{"model":"svc-pulse","messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}`)
 	r := d.post(t, body(`,"max_tokens":1,"seed":7`))
 	if !strings.Contains(r.body, `"finish_reason":"length"`) || !strings.Contains(r.body, `"completion_tokens":1,`) {
 		t.Errorf("max_tokens 1: %s", r.body)
 	}
 	d.post(t, body(`,"seed":7`))
-	c := p.Calls()
 	if got := c[0].Request.Messages[0].Content; got != "ab" {
 		t.Errorf("content = %q, want ab", got)
 	}
@@ -282,10 +287,10 @@ func TestProviderFails(t *testing.T) {
 		{upstream.Cut, 502, "upstream_error", ""},
 		{upstream.Busy, 503, "server_is_overloaded", "1"},
 	} {
-		d := open(t, upstreamtest.New(upstreamtest.Fail(tt.class)))
+		d := open(t, provider(upstreamtest.Fail(tt.class)))
 		for _, extra := range []string{"", `,"stream":true`} {
 			r := d.post(t, body(extra))
-			if r.StatusCode != tt.status || r.code() != tt.code || r.Header.Get("Retry-After") != tt.retry || strings.Contains(r.body, "secret") {
+			if r.StatusCode != tt.status || r.code() != tt.code || r.Header.Get("Retry-After") != tt.retry || strings.Contains(r.body, "script") {
 				t.Errorf("%s%s: %d %v %s, want %d %s", tt.class, extra, r.StatusCode, r.Header, r.body, tt.status, tt.code)
 			}
 		}
@@ -294,7 +299,7 @@ func TestProviderFails(t *testing.T) {
 		}
 	}
 	// In the middle of a whole answer it is the same.
-	d := open(t, upstreamtest.New(upstreamtest.Text("a"), upstreamtest.Fail(upstream.Cut)))
+	d := open(t, provider(upstreamtest.Text("a"), upstreamtest.Fail(upstream.Cut)))
 	if r := d.post(t, body("")); r.StatusCode != 502 || r.code() != "upstream_error" {
 		t.Errorf("cut: %d %s", r.StatusCode, r.body)
 	}
@@ -304,7 +309,7 @@ func TestProviderFails(t *testing.T) {
 func TestOddText(t *testing.T) {
 	t.Parallel()
 	odd := "<b>&\u2028\u2029\"\\\n\t\x00\x7f é 😀 {\"error\": null}"
-	d := open(t, upstreamtest.New(upstreamtest.Text(odd), upstreamtest.Finish(wire.FinishStop)))
+	d := open(t, provider(upstreamtest.Text(odd), upstreamtest.Finish(wire.FinishStop)))
 	r := d.post(t, body(""))
 	if got := content(t, r.body); got != odd || !strings.Contains(r.body, "<b>&") || strings.Contains(r.body, "\u2028") {
 		t.Errorf("whole %q, want %q: %s", got, odd, r.body)

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,7 +92,7 @@ func TestStreamHeaders(t *testing.T) {
 func TestFlush(t *testing.T) {
 	t.Parallel()
 	first, second := make(chan struct{}), make(chan struct{})
-	d := open(t, upstreamtest.New(upstreamtest.Text("a"), upstreamtest.Wait(first), upstreamtest.Text("b"), upstreamtest.Wait(second), upstreamtest.Finish(wire.FinishStop)))
+	d := open(t, provider(upstreamtest.Text("a"), upstreamtest.Wait(first), upstreamtest.Text("b"), upstreamtest.Wait(second), upstreamtest.Finish(wire.FinishStop)))
 	res, in := d.begin(t, body(`,"stream":true`))
 	for _, want := range []string{`"role":"assistant"`, `{"content":"a"}`} {
 		if got := next(t, in); !strings.Contains(got, want) {
@@ -140,7 +141,7 @@ func next(t testing.TB, in *bufio.Reader) string {
 func TestSplitRunes(t *testing.T) {
 	t.Parallel()
 	const emoji = "😀"
-	p := upstreamtest.New(upstreamtest.Text("a"+emoji[:1], emoji[1:3], emoji[3:]+"é"[:1], "é"[1:], emoji[:2]), upstreamtest.Finish(wire.FinishStop))
+	p := provider(upstreamtest.Text("a"+emoji[:1], emoji[1:3], emoji[3:]+"é"[:1], "é"[1:], emoji[:2]), upstreamtest.Finish(wire.FinishStop))
 	d := open(t, p)
 	want := "a" + emoji + "é" + "\ufffd\ufffd"
 	if got := streamed(t, d.post(t, body(`,"stream":true`)).body); got != want {
@@ -155,7 +156,7 @@ func TestSplitRunes(t *testing.T) {
 func TestHugeDelta(t *testing.T) {
 	t.Parallel()
 	huge := strings.Repeat("\x01é\"x", 1<<18)
-	d := open(t, upstreamtest.New(upstreamtest.Text(huge), upstreamtest.Finish(wire.FinishStop)))
+	d := open(t, provider(upstreamtest.Text(huge), upstreamtest.Finish(wire.FinishStop)))
 	if got := streamed(t, d.post(t, body(`,"stream":true`)).body); got != huge {
 		t.Errorf("streamed %d bytes, want %d, or others", len(got), len(huge))
 	}
@@ -176,14 +177,14 @@ func TestBrokenStream(t *testing.T) {
 	}{
 		{"cut", upstreamtest.Fail(upstream.Cut), "upstream_error"},
 		{"timeout", upstreamtest.Fail(upstream.Timeout), "upstream_timeout"},
-		{"no finish", func(*upstreamtest.Run) error { return nil }, "upstream_error"},
+		{"no finish", upstreamtest.Return(nil), "upstream_error"},
 		{"panic", upstreamtest.Panic("bug"), "internal_error"},
 		{"shutdown", upstreamtest.Wait(shutdown), "server_is_overloaded"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			text := make(chan struct{})
-			d := open(t, upstreamtest.New(upstreamtest.Text("a"), upstreamtest.Reached(text), tt.step))
+			d := open(t, provider(upstreamtest.Text("a"), reached(text), tt.step))
 			if tt.name == "shutdown" {
 				go func() {
 					<-text
@@ -198,7 +199,7 @@ func TestBrokenStream(t *testing.T) {
 			if err != nil {
 				t.Logf("the connection ends with %v", err) // a reset is as good
 			}
-			if s := string(raw); strings.Contains(s, "[DONE]") || strings.HasSuffix(s, "0\r\n\r\n") || strings.Contains(s, `"finish_reason":"`) || strings.Contains(s, "secret") {
+			if s := string(raw); strings.Contains(s, "[DONE]") || strings.HasSuffix(s, "0\r\n\r\n") || strings.Contains(s, `"finish_reason":"`) || strings.Contains(s, "script") {
 				t.Errorf("it looks whole: %q", raw)
 			}
 			res, err := http.ReadResponse(bufio.NewReader(strings.NewReader(string(raw))), nil)
@@ -223,7 +224,7 @@ func TestBrokenStream(t *testing.T) {
 // 55: a bug before the first byte is a plain 500 whose cause only the log has.
 func TestPanic(t *testing.T) {
 	t.Parallel()
-	d := open(t, upstreamtest.New(upstreamtest.Panic("the bug")))
+	d := open(t, provider(upstreamtest.Panic("the bug")))
 	for _, extra := range []string{"", `,"stream":true`} {
 		r := d.post(t, body(extra))
 		if r.StatusCode != 500 || r.code() != "internal_error" || strings.Contains(r.body, "bug") {
@@ -243,10 +244,11 @@ func TestDisconnect(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
 		text, stopped := make(chan struct{}), make(chan struct{})
-		d := open(t, upstreamtest.New(upstreamtest.Text("a", "b"), upstreamtest.Reached(text), func(r *upstreamtest.Run) error {
+		d := open(t, provider(upstreamtest.Text("a", "b"), reached(text), upstreamtest.Do(func(ctx context.Context) error {
 			defer close(stopped)
-			return upstreamtest.Wait(nil)(r) // only the end of the call ends it
-		}))
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})))
 		b := body(fmt.Sprintf(`,"stream":%v`, stream))
 		c := d.dial(t)
 		_, err := io.WriteString(c, d.head("Authorization: Bearer "+d.key, fmt.Sprintf("Content-Length: %d", len(b)))+b)
@@ -273,14 +275,14 @@ func TestManyStreams(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup
 	all.Add(100)
-	p := &upstreamtest.Provider{Choose: func(c *upstream.Call) []upstreamtest.Step {
+	p := upstreamtest.Choice(func(c *upstream.Call) upstreamtest.Script {
 		said := c.Request.Messages[0].Content
-		return []upstreamtest.Step{
+		return upstreamtest.Script{
 			upstreamtest.Text(said + " "),
-			func(*upstreamtest.Run) error { all.Done(); all.Wait(); return nil }, // all have begun
+			upstreamtest.Do(func(context.Context) error { all.Done(); all.Wait(); return nil }), // all have begun
 			upstreamtest.Text(said), upstreamtest.Finish(wire.FinishStop),
 		}
-	}}
+	})
 	d := open(t, p)
 	var ids sync.Map
 	var done sync.WaitGroup

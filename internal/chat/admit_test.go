@@ -16,12 +16,8 @@ import (
 	"github.com/parley-ai/parley/internal/wire"
 )
 
-func prompt(n int, exact bool) func(*wire.ChatRequest, int) (int, bool, error) {
-	return func(*wire.ChatRequest, int) (int, bool, error) { return n, exact, nil }
-}
-
 func answer() *upstreamtest.Provider {
-	return upstreamtest.New(upstreamtest.Text("a"), upstreamtest.Finish(wire.FinishStop))
+	return provider(upstreamtest.Text("a"), upstreamtest.Finish(wire.FinishStop))
 }
 
 // What an answer may have: asked for, of the model, of its context, of the credit.
@@ -51,7 +47,7 @@ func TestOutputBound(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := answer()
-			p.Prompt = prompt(tt.prompt, tt.exact)
+			p.Prompt, p.Estimated = tt.prompt, !tt.exact
 			l := open(t, tt.credit, p)
 			if _, err := l.Complete(t.Context(), l.call(false, func(r *wire.ChatRequest) { r.MaxTokens = tt.max }), &recorder{}); err != nil {
 				t.Fatal(err)
@@ -99,7 +95,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		for _, stream := range []bool{false, true} {
 			p := answer()
-			p.Prompt = prompt(tt.prompt, true)
+			p.Prompt = tt.prompt
 			l := open(t, tt.credit, p)
 			l.caller.Models = tt.keys
 			out := &recorder{}
@@ -139,7 +135,7 @@ func plain(err error) any {
 func TestHeldCredit(t *testing.T) {
 	t.Parallel()
 	asked, end := make(chan struct{}), make(chan struct{})
-	l := open(t, 1100+100, upstreamtest.New(upstreamtest.Reached(asked), upstreamtest.Wait(end), upstreamtest.Finish(wire.FinishStop)))
+	l := open(t, 1100+100, provider(reached(asked), upstreamtest.Wait(end), upstreamtest.Finish(wire.FinishStop)))
 	done := l.start(t, l.call(false), &recorder{})
 	<-asked
 	_, err := l.Complete(t.Context(), l.call(true), &recorder{})
@@ -157,9 +153,9 @@ func TestHeldCredit(t *testing.T) {
 func TestCountFails(t *testing.T) {
 	t.Parallel()
 	p := answer()
-	p.Prompt = func(*wire.ChatRequest, int) (int, bool, error) { return 0, false, upstreamtest.ErrScript }
+	p.CountErr = upstreamtest.ErrScripted
 	l := open(t, 1e6, p)
-	if _, err := l.Complete(t.Context(), l.call(false), &recorder{}); !errors.Is(err, upstreamtest.ErrScript) {
+	if _, err := l.Complete(t.Context(), l.call(false), &recorder{}); !errors.Is(err, upstreamtest.ErrScripted) {
 		t.Errorf("Complete gives %v, want the counter's error", err)
 	}
 	if b := l.Ledger.Balance(l.caller.Account.ID); b.Held != 0 {
@@ -221,7 +217,7 @@ func TestClasses(t *testing.T) {
 		upstream.Failed: "502 upstream_error", upstream.Unreachable: "502 upstream_error", upstream.Timeout: "502 upstream_timeout",
 		upstream.Overloaded: "502 upstream_overloaded", upstream.Busy: "503 server_is_overloaded", upstream.Cut: "502 upstream_error",
 	} {
-		l := open(t, 1e6, upstreamtest.New(upstreamtest.Fail(class)))
+		l := open(t, 1e6, provider(upstreamtest.Fail(class)))
 		if _, err := l.Complete(t.Context(), l.call(true), &recorder{}); err == nil {
 			t.Errorf("%s: no error", class)
 		}

@@ -29,7 +29,7 @@ func TestBarrier(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
 		text, end := make(chan struct{}), make(chan struct{})
-		l := open(t, 100_000, upstreamtest.New(upstreamtest.Text("a"), upstreamtest.Reached(text), upstreamtest.Wait(end), upstreamtest.Finish(wire.FinishStop)))
+		l := open(t, 100_000, provider(upstreamtest.Text("a"), reached(text), upstreamtest.Wait(end), upstreamtest.Finish(wire.FinishStop)))
 		out := &recorder{}
 		done := l.start(t, l.call(stream), out)
 		<-text // the hold of a stream is durable by now
@@ -55,7 +55,7 @@ func TestBarrier(t *testing.T) {
 func TestHoldBarrier(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{})
-	l := open(t, 100_000, upstreamtest.New(upstreamtest.Reached(asked), upstreamtest.Text("a"), upstreamtest.Finish(wire.FinishStop)))
+	l := open(t, 100_000, provider(reached(asked), upstreamtest.Text("a"), upstreamtest.Finish(wire.FinishStop)))
 	l.disk.block()
 	waiting := l.disk.waiting
 	out := &recorder{}
@@ -75,7 +75,7 @@ func TestHoldBarrier(t *testing.T) {
 func TestNothingBillableWithoutDisk(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
-		l := open(t, 100_000, upstreamtest.New(upstreamtest.Text("a"), upstreamtest.Finish(wire.FinishStop)))
+		l := open(t, 100_000, provider(upstreamtest.Text("a"), upstreamtest.Finish(wire.FinishStop)))
 		l.disk.fail()
 		out := &recorder{}
 		if _, err := l.Complete(t.Context(), l.call(stream), out); !errors.Is(err, ledger.ErrUnavailable) || !errors.Is(err, errDisk) {
@@ -95,7 +95,7 @@ func TestNothingBillableWithoutDisk(t *testing.T) {
 func TestConcurrentCalls(t *testing.T) {
 	t.Parallel()
 	const each = 100 + 20*50
-	l := open(t, 8*each, upstreamtest.New(upstreamtest.Text("a", "b"), upstreamtest.Finish(wire.FinishStop)))
+	l := open(t, 8*each, provider(upstreamtest.Text("a", "b"), upstreamtest.Finish(wire.FinishStop)))
 	var wg sync.WaitGroup
 	for i := range 64 {
 		wg.Go(func() {

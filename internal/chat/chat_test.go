@@ -81,6 +81,20 @@ func open(t testing.TB, credit money.Amount, p *upstreamtest.Provider) *line {
 	return l
 }
 
+// provider answers every call by the steps. Its prompts have 10 tokens.
+func provider(steps ...upstreamtest.Step) *upstreamtest.Provider {
+	p := upstreamtest.New(steps)
+	p.Prompt, p.Fingerprint = 10, fingerprint
+	return p
+}
+
+const fingerprint = "fp_0123456789"
+
+// reached closes ch, which tells the test how far the call is.
+func reached(ch chan<- struct{}) upstreamtest.Step {
+	return upstreamtest.Do(func(context.Context) error { close(ch); return nil })
+}
+
 func (l *line) call(stream bool, change ...func(*wire.ChatRequest)) chat.Call {
 	req := &wire.ChatRequest{
 		Model: "m", Messages: []wire.Message{{Role: wire.RoleUser, Content: "Hi"}}, Stream: stream, N: 1,
@@ -186,7 +200,7 @@ func (r *recorder) note(s string) error {
 }
 
 func (r *recorder) Start(h wire.Head) error {
-	if h.Model == "" || h.Fingerprint != upstreamtest.Fingerprint || !strings.HasPrefix(h.ID, ident.Completion) || h.Created == 0 {
+	if h.Model == "" || h.Fingerprint != fingerprint || !strings.HasPrefix(h.ID, ident.Completion) || h.Created == 0 {
 		return fmt.Errorf("head %+v is not complete", h)
 	}
 	return r.note("start")

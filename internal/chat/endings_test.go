@@ -16,17 +16,23 @@ import (
 
 // scene is what the steps of a case act on.
 type scene struct {
-	*line
-	end context.CancelCauseFunc // of the caller's context
+	line *line
+	end  context.CancelCauseFunc // of the caller's context
 }
 
 // leaves is a caller who hangs up while the provider computes.
-func (s scene) leaves(*upstreamtest.Run) error { s.end(context.Canceled); return nil }
+func (s *scene) leaves() upstreamtest.Step {
+	return upstreamtest.Do(func(context.Context) error { s.end(context.Canceled); return nil })
+}
 
 // stops is a server whose patience with running calls has ended.
-func (s scene) stops(*upstreamtest.Run) error { s.end(chat.ErrShutdown); return nil }
+func (s *scene) stops() upstreamtest.Step {
+	return upstreamtest.Do(func(context.Context) error { s.end(chat.ErrShutdown); return nil })
+}
 
-func (s scene) diskFails(*upstreamtest.Run) error { s.disk.fail(); return nil }
+func (s *scene) diskFails() upstreamtest.Step {
+	return upstreamtest.Do(func(context.Context) error { s.line.disk.fail(); return nil })
+}
 
 // want is how a call ends in one mode. The receipt reads: state, ending, status, code,
 // prompt+answer tokens, source of the count, charge.
@@ -36,8 +42,8 @@ type want struct {
 	receipt string
 }
 
-func script(steps ...upstreamtest.Step) func(scene) []upstreamtest.Step {
-	return func(scene) []upstreamtest.Step { return steps }
+func script(steps ...upstreamtest.Step) func(*scene) []upstreamtest.Step {
+	return func(*scene) []upstreamtest.Step { return steps }
 }
 
 var failed = &upstream.Failure{}
@@ -45,7 +51,7 @@ var failed = &upstream.Failure{}
 // endings is every way in which an admitted call can end.
 var endings = []struct {
 	name          string
-	script        func(scene) []upstreamtest.Step
+	script        func(*scene) []upstreamtest.Step
 	leave         string // where the caller's connection is found dead
 	change        func(*wire.ChatRequest)
 	whole, stream want
@@ -57,7 +63,7 @@ var endings = []struct {
 		stream: want{"start,Hel,lo,stop 10+2", nil, "settled stop 200 - 10+2 counted 140"},
 	}, {
 		name:   "length",
-		script: script(upstreamtest.Text("a", "b", "c", "d")),
+		script: script(upstreamtest.Text("a", "b", "c"), upstreamtest.Finish(wire.FinishLength)),
 		change: func(r *wire.ChatRequest) { r.MaxTokens = 3 },
 		whole:  want{"start,a,b,c,length 10+3", nil, "settled length 200 - 10+3 counted 160"},
 		stream: want{"start,a,b,c,length 10+3", nil, "settled length 200 - 10+3 counted 160"},
@@ -68,43 +74,43 @@ var endings = []struct {
 		stream: want{"start,stop 10+0", nil, "settled stop 200 - 10+0 counted 100"},
 	}, {
 		name:   "usage of the provider",
-		script: script(upstreamtest.Text("a"), upstreamtest.Report(wire.FinishStop, wire.Usage{PromptTokens: 10, CachedTokens: 8, CompletionTokens: 4})),
+		script: script(upstreamtest.Text("a"), upstreamtest.FinishUsage(wire.FinishStop, wire.Usage{PromptTokens: 10, CachedTokens: 8, CompletionTokens: 4})),
 		whole:  want{"start,a,stop 10+4", nil, "settled stop 200 - 10+4 provider 140"}, // 2·10 + 8·5 + 4·20
 		stream: want{"start,a,stop 10+4", nil, "settled stop 200 - 10+4 provider 140"},
 	}, {
 		name:   "usage of zero is zero",
-		script: script(upstreamtest.Text("a"), upstreamtest.Report(wire.FinishStop, wire.Usage{})),
+		script: script(upstreamtest.Text("a"), upstreamtest.FinishUsage(wire.FinishStop, wire.Usage{})),
 		whole:  want{"start,a,stop 10+0", nil, "settled stop 200 - 10+0 provider 100"},
 		stream: want{"start,a,stop 10+0", nil, "settled stop 200 - 10+0 provider 100"},
 	}, {
 		name:   "usage that cannot be",
-		script: script(upstreamtest.Text("a"), upstreamtest.Report(wire.FinishStop, wire.Usage{CompletionTokens: -1})),
+		script: script(upstreamtest.Text("a"), upstreamtest.FinishUsage(wire.FinishStop, wire.Usage{CompletionTokens: -1})),
 		whole:  want{"start,a,stop 10+1", nil, "settled stop 200 - 10+1 counted 120"},
 		stream: want{"start,a,stop 10+1", nil, "settled stop 200 - 10+1 counted 120"},
 	}, {
 		name:   "more cached than there were",
-		script: script(upstreamtest.Text("a"), upstreamtest.Report(wire.FinishStop, wire.Usage{CachedTokens: 11, CompletionTokens: 1})),
+		script: script(upstreamtest.Text("a"), upstreamtest.FinishUsage(wire.FinishStop, wire.Usage{CachedTokens: 11, CompletionTokens: 1})),
 		whole:  want{"start,a,stop 10+1", nil, "settled stop 200 - 10+1 counted 120"},
 		stream: want{"start,a,stop 10+1", nil, "settled stop 200 - 10+1 counted 120"},
 	}, {
 		name:   "usage beyond the window",
-		script: script(upstreamtest.Text("a"), upstreamtest.Report(wire.FinishStop, wire.Usage{CompletionTokens: 1 << 62})),
+		script: script(upstreamtest.Text("a"), upstreamtest.FinishUsage(wire.FinishStop, wire.Usage{CompletionTokens: 1 << 62})),
 		whole:  want{"start,a,stop 10+1", nil, "settled stop 200 - 10+1 counted 120"},
 		stream: want{"start,a,stop 10+1", nil, "settled stop 200 - 10+1 counted 120"},
 	}, {
 		name:   "gone before anything was computed",
-		script: func(s scene) []upstreamtest.Step { return []upstreamtest.Step{s.leaves, notStarted} },
+		script: func(s *scene) []upstreamtest.Step { return []upstreamtest.Step{s.leaves(), notStarted} },
 		whole:  want{"", chat.ErrClientGone, "voided client_gone 499 client_gone 0+0 none 0"},
 		stream: want{"", chat.ErrClientGone, "voided client_gone 499 client_gone 0+0 none 0"},
 	}, {
 		name:   "gone before the first event",
-		script: func(s scene) []upstreamtest.Step { return []upstreamtest.Step{s.leaves, upstreamtest.Text("a")} },
+		script: func(s *scene) []upstreamtest.Step { return []upstreamtest.Step{s.leaves(), upstreamtest.Text("a")} },
 		whole:  want{"", chat.ErrClientGone, "settled client_gone 499 client_gone 10+0 counted 100"},
 		stream: want{"", chat.ErrClientGone, "settled client_gone 499 client_gone 10+0 counted 100"},
 	}, {
 		name: "gone in the middle",
-		script: func(s scene) []upstreamtest.Step {
-			return []upstreamtest.Step{upstreamtest.Text("a", "b"), s.leaves, upstreamtest.Text("c")}
+		script: func(s *scene) []upstreamtest.Step {
+			return []upstreamtest.Step{upstreamtest.Text("a", "b"), s.leaves(), upstreamtest.Text("c")}
 		},
 		whole:  want{"start,a,b", chat.ErrClientGone, "settled client_gone 499 client_gone 10+2 counted 140"},
 		stream: want{"start,a,b", chat.ErrClientGone, "settled client_gone 200 client_gone 10+2 counted 140"},
@@ -144,12 +150,12 @@ var endings = []struct {
 		stream: want{"start,a,b", failed, "settled upstream_cut 200 upstream_timeout 10+2 counted 140"},
 	}, {
 		name:   "provider ends without a finish",
-		script: script(upstreamtest.Text("a")),
+		script: script(upstreamtest.Text("a"), upstreamtest.Return(nil)),
 		whole:  want{"start,a", failed, "voided upstream_error 502 upstream_error 0+0 none 0"},
 		stream: want{"start,a", failed, "settled upstream_cut 200 upstream_error 10+1 counted 120"},
 	}, {
 		name:   "provider ends without anything",
-		script: script(),
+		script: script(upstreamtest.Return(nil)),
 		whole:  want{"", failed, "voided upstream_error 502 upstream_error 0+0 none 0"},
 		stream: want{"", failed, "voided upstream_error 502 upstream_error 0+0 none 0"},
 	}, {
@@ -164,13 +170,13 @@ var endings = []struct {
 		stream: want{"", failed, "voided upstream_error 503 server_is_overloaded 0+0 none 0"},
 	}, {
 		name:   "shutdown before the first event",
-		script: func(s scene) []upstreamtest.Step { return []upstreamtest.Step{s.stops, upstreamtest.Text("a")} },
+		script: func(s *scene) []upstreamtest.Step { return []upstreamtest.Step{s.stops(), upstreamtest.Text("a")} },
 		whole:  want{"", chat.ErrShutdown, "voided shutdown 503 server_is_overloaded 0+0 none 0"},
 		stream: want{"", chat.ErrShutdown, "voided shutdown 503 server_is_overloaded 0+0 none 0"},
 	}, {
 		name: "shutdown in the middle",
-		script: func(s scene) []upstreamtest.Step {
-			return []upstreamtest.Step{upstreamtest.Text("a"), s.stops, upstreamtest.Text("b")}
+		script: func(s *scene) []upstreamtest.Step {
+			return []upstreamtest.Step{upstreamtest.Text("a"), s.stops(), upstreamtest.Text("b")}
 		},
 		whole:  want{"start,a", chat.ErrShutdown, "voided shutdown 503 server_is_overloaded 0+0 none 0"},
 		stream: want{"start,a", chat.ErrShutdown, "settled shutdown 200 server_is_overloaded 10+1 counted 120"},
@@ -194,15 +200,15 @@ var endings = []struct {
 		stream: want{`start, {"a":,1},length 10+2`, nil, "settled length 200 - 10+2 counted 140"},
 	}, {
 		name: "the disk fails before the first byte",
-		script: func(s scene) []upstreamtest.Step {
+		script: func(s *scene) []upstreamtest.Step {
 			return []upstreamtest.Step{upstreamtest.Text("a"), upstreamtest.Finish(wire.FinishStop)}
 		},
 		leave: "", // its disk fails from the beginning: see TestEndings
 		whole: want{"start,a", ledger.ErrUnavailable, ""}, stream: want{"", ledger.ErrUnavailable, ""},
 	}, {
 		name: "the disk fails at settle",
-		script: func(s scene) []upstreamtest.Step {
-			return []upstreamtest.Step{upstreamtest.Text("a"), s.diskFails, upstreamtest.Finish(wire.FinishStop)}
+		script: func(s *scene) []upstreamtest.Step {
+			return []upstreamtest.Step{upstreamtest.Text("a"), s.diskFails(), upstreamtest.Finish(wire.FinishStop)}
 		},
 		whole: want{"start,a", ledger.ErrUnavailable, ""}, stream: want{"start,a", ledger.ErrUnavailable, ""},
 	},
@@ -211,13 +217,11 @@ var endings = []struct {
 func wantJSON(r *wire.ChatRequest) { r.ResponseFormat.Kind = wire.FormatJSONObject }
 
 // notStarted ends a call that waited in a queue.
-func notStarted(r *upstreamtest.Run) error {
-	return errors.Join(context.Cause(r.Ctx), upstream.ErrNotStarted)
-}
+var notStarted = upstreamtest.Do(func(ctx context.Context) error {
+	return errors.Join(context.Cause(ctx), upstream.ErrNotStarted)
+})
 
-func busyNotStarted(*upstreamtest.Run) error {
-	return errors.Join(&upstream.Failure{Class: upstream.Busy, Err: upstreamtest.ErrScript}, upstream.ErrNotStarted)
-}
+var busyNotStarted = upstreamtest.Return(errors.Join(&upstream.Failure{Class: upstream.Busy, Err: upstreamtest.ErrScripted}, upstream.ErrNotStarted))
 
 func TestEndings(t *testing.T) {
 	t.Parallel()
@@ -226,11 +230,13 @@ func TestEndings(t *testing.T) {
 		for _, stream := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/stream=%v", tt.name, stream), func(t *testing.T) {
 				t.Parallel()
-				p := &upstreamtest.Provider{Can: wire.Capabilities{JSONObject: true}}
-				l := open(t, credit, p)
 				ctx, end := context.WithCancelCause(t.Context())
 				defer end(nil)
-				p.Script = tt.script(scene{l, end})
+				s := &scene{end: end}
+				p := provider(tt.script(s)...)
+				p.Can = wire.Capabilities{JSONObject: true}
+				l := open(t, credit, p)
+				s.line = l
 				if tt.name == "the disk fails before the first byte" {
 					l.disk.fail()
 				}
@@ -301,7 +307,7 @@ func TestPanic(t *testing.T) {
 		{false, []upstreamtest.Step{upstreamtest.Text("a"), upstreamtest.Panic("bug")}, "voided upstream_error 500 internal_error 0+0 none 0"},
 		{true, []upstreamtest.Step{upstreamtest.Text("a"), upstreamtest.Panic("bug")}, "settled upstream_cut 200 internal_error 10+1 counted 120"},
 	} {
-		l := open(t, 100_000, upstreamtest.New(tt.steps...))
+		l := open(t, 100_000, provider(tt.steps...))
 		func() {
 			defer func() {
 				if p := recover(); p != "bug" {
@@ -325,7 +331,7 @@ func TestPanic(t *testing.T) {
 // A call that costs nothing needs no credit.
 func TestFree(t *testing.T) {
 	t.Parallel()
-	l := open(t, 0, upstreamtest.New(upstreamtest.Text("a"), upstreamtest.Finish(wire.FinishStop)))
+	l := open(t, 0, provider(upstreamtest.Text("a"), upstreamtest.Finish(wire.FinishStop)))
 	out := &recorder{}
 	if _, err := l.Complete(t.Context(), l.call(true, func(r *wire.ChatRequest) { r.Model = "free" }), out); err != nil {
 		t.Fatal(err)
