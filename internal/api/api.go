@@ -15,6 +15,7 @@ import (
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/ident"
+	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/wire"
 )
 
@@ -33,6 +34,7 @@ type Config struct {
 	Chat    Completer
 	Keys    Authenticator
 	Catalog *catalog.Catalog
+	Limiter *ratelimit.Limiter
 	// Ready is nil while calls can be served, else why not, in words for an operator.
 	Ready func() error
 	// Draining reports whether new calls are refused because the server stops.
@@ -67,6 +69,8 @@ type exchange struct {
 	call   chat.Summary
 	err    error
 	model  string
+
+	limited bool // the headers of the limits are set
 }
 
 // ServeHTTP answers one request, whatever it is, and logs one line about it.
@@ -102,6 +106,7 @@ func (s *server) answer(x *exchange, err error) {
 		x.breakOff(toWire(err))
 		panic(http.ErrAbortHandler)
 	default:
+		s.peek(x)
 		x.fail(toWire(err))
 	}
 }

@@ -33,9 +33,9 @@ func (s *server) chatCompletions(x *exchange, _ string) error {
 		return err
 	}
 	x.model, x.stream = req.Model, req.Stream
-	var emit chat.Emitter = &whole{x: x}
+	var emit chat.Emitter = &whole{exchange: x}
 	if req.Stream {
-		emit = &stream{x: x, usage: req.IncludeUsage}
+		emit = &stream{exchange: x, usage: req.IncludeUsage}
 	}
 	x.call, err = s.Chat.Complete(x.r.Context(), chat.Call{RequestID: x.id, Caller: caller, Request: req, Now: x.now}, emit)
 	return err
@@ -43,7 +43,7 @@ func (s *server) chatCompletions(x *exchange, _ string) error {
 
 // whole collects an answer and sends it when it is complete and charged.
 type whole struct {
-	x    *exchange
+	*exchange
 	head wire.Head
 	text []byte
 }
@@ -53,6 +53,9 @@ func (w *whole) Start(h wire.Head) error {
 	return nil
 }
 
+// Alive has nothing to send: an answer that is sent whole begins with its end.
+func (w *whole) Alive() error { return nil }
+
 func (w *whole) Text(s string) error {
 	w.text = append(w.text, s...)
 	return nil
@@ -60,14 +63,14 @@ func (w *whole) Text(s string) error {
 
 func (w *whole) Finish(reason wire.FinishReason, u wire.Usage) error {
 	c := wire.Completion{Head: w.head, Usage: u, Choices: []wire.Choice{{Content: string(w.text), Finish: reason}}}
-	return w.x.json(http.StatusOK, c.AppendJSON(nil))
+	return w.json(http.StatusOK, c.AppendJSON(nil))
 }
 
 const eventStream = "text/event-stream; charset=utf-8"
 
 // stream sends an answer as it comes, one event a write.
 type stream struct {
-	x     *exchange
+	*exchange
 	usage bool // the caller wants a chunk with it
 	rc    *http.ResponseController
 	out   *sse.Writer
@@ -78,17 +81,21 @@ type stream struct {
 
 // Start sends the headers and the chunk with the role.
 func (s *stream) Start(h wire.Head) error {
-	s.rc = http.NewResponseController(s.x.w)
-	s.out = sse.NewWriter(s.x.w, s.rc.Flush)
+	s.rc = http.NewResponseController(s.w)
+	s.out = sse.NewWriter(s.w, s.rc.Flush)
 	s.enc = wire.NewChunkEncoder(h, s.usage)
-	header := s.x.w.Header()
+	header := s.w.Header()
 	header["Content-Type"] = []string{eventStream}
 	header["Cache-Control"] = []string{"no-cache, no-transform"}
 	header["X-Accel-Buffering"] = []string{"no"}
-	s.x.status = http.StatusOK
-	s.x.w.WriteHeader(http.StatusOK)
+	s.status = http.StatusOK
+	s.w.WriteHeader(http.StatusOK)
 	return s.send(s.enc.AppendRole(s.buf[:0], 0))
 }
+
+// Alive sends a chunk without content: the one thing that keeps a connection busy
+// and that every client reads past.
+func (s *stream) Alive() error { return s.send(s.enc.AppendKeepAlive(s.buf[:0], 0)) }
 
 // Text sends whole runes only: a provider may cut its pieces anywhere, and half a
 // rune is no JSON.

@@ -47,6 +47,9 @@ func toWire(err error) *wire.Error {
 	if e, ok := errors.AsType[*chat.ShortfallError](err); ok {
 		return wire.NotEnoughCredit(wire.Shortfall{Need: e.Need.String(), Left: e.Available.String(), Held: e.Held.String(), Fits: e.Fits})
 	}
+	if e, ok := errors.AsType[*chat.LimitError](err); ok {
+		return limited(e)
+	}
 	if e, ok := errors.AsType[*upstream.Failure](err); ok {
 		return providerFailed(e.Class)
 	}
@@ -60,6 +63,7 @@ func toWire(err error) *wire.Error {
 		{apikey.ErrRevoked, wire.KeyRevoked},
 		{apikey.ErrExpired, wire.KeyExpired},
 		{chat.ErrNoCredit, wire.NoCredit},
+		{chat.ErrSubscription, wire.SubscriptionInactive},
 		{chat.ErrShutdown, func() *wire.Error { return wire.Overloaded(5 * time.Second) }},
 		{ledger.ErrUnavailable, wire.LedgerUnavailable},
 	} {

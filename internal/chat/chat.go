@@ -5,28 +5,27 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/catalog"
-	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/wire"
 )
 
-// leastOutput is the shortest answer worth starting when the caller set no limit of
-// its own and credit is short.
-const leastOutput = 16
-
 // Emitter releases an answer to its caller. An error of any method means that the
-// caller is gone.
+// caller is gone. Its methods are never called at the same time.
 type Emitter interface {
+	// Limits tells what is left to the caller. It comes before everything else, once
+	// it is known, also of calls that are refused.
+	Limits(s ratelimit.Status)
 	// Start comes before the first text.
 	Start(h wire.Head) error
+	// Alive shows that a started answer is still being made.
+	Alive() error
 	// Text is a piece of the answer, never empty.
 	Text(s string) error
 	// Finish ends the answer. What it covers is charged and durable by then.
@@ -44,6 +43,7 @@ type Router interface {
 type Service struct {
 	Catalog *catalog.Catalog
 	Ledger  *ledger.Ledger
+	Limiter *ratelimit.Limiter
 	Router  Router
 	// Describe gives the HTTP status and code that a caller will see for an error,
 	// for the receipt.
@@ -72,21 +72,24 @@ type Summary struct {
 // exactly once, however it ends: done, failed or left by its caller. When it returns,
 // the call has been settled or voided and nothing is computed any more.
 //
-// It fails with the errors of this package, [*wire.Error] for what the model cannot do,
+// When the caller's key is revoked, or its account suspended, the answer is broken off.
+//
+// It fails with the errors of this package, [account.ErrRevoked] and
+// [account.ErrSuspended] while it runs, [*wire.Error] for what the model cannot do,
 // [ledger.ErrUnavailable] and [*upstream.Failure].
 func (s *Service) Complete(ctx context.Context, c Call, emit Emitter) (Summary, error) {
 	model, err := s.admit(c)
 	if err != nil {
 		return Summary{}, err
 	}
-	hold, id, err := s.reserve(c, model)
-	if err != nil {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &run{service: s, call: c, model: model, emit: emit, cancel: cancel}
+	if err := r.reserve(); err != nil {
 		return Summary{}, err
 	}
-	r := &run{
-		service: s, call: c, model: model, hold: hold, emit: emit,
-		head: wire.Head{ID: id, Created: c.Now.Unix(), Model: model.ID},
-	}
+	defer r.leave(0) // should it panic
+	defer c.Caller.Watch(cancel)()
 	return r.do(ctx)
 }
 
@@ -108,52 +111,11 @@ func (s *Service) admit(c Call) (*catalog.Model, error) {
 	return m, nil
 }
 
-// reserve counts the prompt, bounds the answer and sets the credit for both aside.
-func (s *Service) reserve(c Call, m *catalog.Model) (*ledger.Hold, string, error) {
-	req := c.Request
-	prompt, exact, err := s.Router.CountPrompt(m, req, m.ContextWindow+1)
-	if err != nil {
-		return nil, "", fmt.Errorf("count prompt: %w", err)
+// Claim is what a caller who asks for that many tokens is counted for.
+func Claim(p *account.Principal, tokens int) ratelimit.Claim {
+	return ratelimit.Claim{
+		Account: p.Account.ID, Key: p.KeyID, AccountLimits: p.Plan.Limits(), KeyLimits: p.KeyLimits, Tokens: int64(tokens),
 	}
-	room := m.ContextWindow - prompt
-	if !exact {
-		// An estimate must not refuse or cut what fits: the provider knows.
-		room = m.ContextWindow
-	} else if room <= 0 {
-		return nil, "", &ContextError{Window: m.ContextWindow, Tokens: prompt, AtLeast: room < 0}
-	}
-	if req.MaxTokens > m.MaxOutput {
-		return nil, "", &OutputError{Param: req.MaxTokensParam, Given: req.MaxTokens, Limit: m.MaxOutput}
-	}
-	output := min(m.MaxOutput, room)
-	least := min(leastOutput, output)
-	if req.MaxTokens > 0 {
-		output = min(req.MaxTokens, output)
-		least = output
-	}
-	account := c.Caller.Account.ID
-	if b := s.Ledger.Balance(account); b.Balance() <= 0 && !m.Price.Free() {
-		return nil, "", ErrNoCredit
-	}
-	id := ident.CompletionID()
-	hold, err := s.Ledger.Reserve(ledger.Call{
-		RequestID: c.RequestID, CompletionID: id, AccountID: account, KeyID: c.Caller.KeyID,
-		Model: m.ID, PriceID: m.PriceID, Price: m.Price, PlanVersion: c.Caller.Plan.Version,
-		Stream: req.Stream, CreatedAt: c.Now, PromptTokens: prompt, Output: output, LeastOutput: least,
-	})
-	if short, ok := errors.AsType[*ledger.InsufficientError](err); ok {
-		return nil, "", &ShortfallError{InsufficientError: *short, Fits: fits(m.Price, prompt, short.Available)}
-	}
-	return hold, id, err
-}
-
-// fits is the longest answer that available pays for after the prompt.
-func fits(p money.Price, prompt int, available money.Amount) int {
-	base, err := p.Cost(money.Tokens{Prompt: prompt})
-	if err != nil || base > available || p.Output == 0 {
-		return 0
-	}
-	return int((available - base) / p.Output)
 }
 
 // seed is the caller's, or a random one.

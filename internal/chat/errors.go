@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/ratelimit"
 )
 
 // Errors of [Service.Complete].
@@ -13,6 +14,8 @@ var (
 	ErrPlan     = errors.New("the plan does not have the model")
 	ErrKey      = errors.New("the key does not have the model")
 	ErrNoCredit = errors.New("no credit")
+	// ErrSubscription is an account without credit whose subscription has ended.
+	ErrSubscription = errors.New("the subscription has ended")
 	// ErrClientGone means that the caller left before the end of the answer.
 	ErrClientGone = errors.New("the caller has gone")
 	// ErrShutdown is the cause of a context that ends because the server does.
@@ -29,6 +32,14 @@ func (e *ModelError) Error() string { return fmt.Sprintf("%v: %.64q", e.Err, e.M
 
 // Unwrap returns the reason.
 func (e *ModelError) Unwrap() error { return e.Err }
+
+// LimitError is a call that would break a limit on requests, tokens or calls at once.
+type LimitError struct {
+	ratelimit.Denied
+	Model string
+}
+
+func (e *LimitError) Error() string { return e.Denied.Error() }
 
 // ContextError is a prompt that leaves no room for an answer. With AtLeast the
 // counting was stopped at Tokens.

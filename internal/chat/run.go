@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/wire"
 )
@@ -19,8 +21,11 @@ type run struct {
 	service *Service
 	call    Call
 	model   *catalog.Model
+	ticket  *ratelimit.Ticket // nil once it was given back
 	hold    *ledger.Hold
 	emit    Emitter
+	cancel  context.CancelCauseFunc // of the call's context
+	pulse   pulse
 	head    wire.Head
 
 	last    upstream.Event // the newest event
@@ -44,6 +49,7 @@ func (e emitError) Error() string { return e.err.Error() }
 func (r *run) do(ctx context.Context) (Summary, error) {
 	defer func() {
 		if p := recover(); p != nil {
+			r.end()
 			r.broken(fmt.Errorf("panic: %v", p))
 			panic(p)
 		}
@@ -56,7 +62,9 @@ func (r *run) do(ctx context.Context) (Summary, error) {
 		}
 	}
 	call := &upstream.Call{ID: r.head.ID, Owner: r.call.Caller.Account.ID, Request: req, MaxTokens: r.hold.OutputLimit(), Seed: seed(req)}
+	r.begin()
 	route, err := r.service.Router.Generate(ctx, r.model, call, r.event)
+	r.end()
 	r.route = route
 	gone, left := r.gone(ctx, err)
 	switch {
@@ -70,8 +78,8 @@ func (r *run) do(ctx context.Context) (Summary, error) {
 		return r.void(gone)
 	case left:
 		// Prompt and answer so far were computed for the caller, whoever cut them off;
-		// but what the server itself breaks off and never showed is not charged.
-		if errors.Is(gone, ErrShutdown) && !r.shown() {
+		// but what is broken off on our side and was never shown is not charged.
+		if !errors.Is(gone, ErrClientGone) && !r.shown() {
 			return r.void(gone)
 		}
 		return r.settle(gone)
@@ -109,6 +117,8 @@ func (r *run) shown() bool { return r.started && r.call.Request.Stream }
 
 // event notes what was computed and releases its text.
 func (r *run) event(e upstream.Event) error {
+	r.pulse.mu.Lock()
+	defer r.pulse.mu.Unlock()
 	if r.first == 0 {
 		r.first = time.Since(r.call.Now)
 		r.head.Fingerprint = e.Fingerprint
@@ -128,6 +138,7 @@ func (r *run) event(e upstream.Event) error {
 	if err := r.emit.Text(e.Text); err != nil {
 		return emitError{err}
 	}
+	r.busy()
 	return nil
 }
 
@@ -148,8 +159,8 @@ func (r *run) start() error {
 	return nil
 }
 
-// gone says whether err means that the caller, or the server itself, ended the call,
-// and as which error that is told.
+// gone says whether err means that the call was ended by its caller, by the server's
+// own end, or because the caller lost its key, and as which error that is told.
 func (r *run) gone(ctx context.Context, err error) (error, bool) {
 	if err == nil {
 		return nil, false
@@ -160,7 +171,8 @@ func (r *run) gone(ctx context.Context, err error) (error, bool) {
 	if ctx.Err() == nil {
 		return nil, false
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, ErrShutdown) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, ErrShutdown), errors.Is(cause, account.ErrRevoked), errors.Is(cause, account.ErrSuspended):
 		return cause, true
 	}
 	return fmt.Errorf("%w: %w", ErrClientGone, context.Cause(ctx)), true
@@ -180,6 +192,7 @@ func (r *run) finish() (Summary, error) {
 	if err != nil {
 		return r.summary(receipt), err
 	}
+	r.leave(receipt.PromptTokens + receipt.CompletionTokens)
 	usage := wire.Usage{PromptTokens: receipt.PromptTokens, CompletionTokens: receipt.CompletionTokens, CachedTokens: receipt.CachedTokens}
 	if err := r.emit.Finish(r.last.Finish, usage); err != nil {
 		return r.summary(receipt), fmt.Errorf("%w: %w", ErrClientGone, err)
@@ -190,33 +203,35 @@ func (r *run) finish() (Summary, error) {
 // settle charges what was computed of an answer that err broke off, and returns err.
 func (r *run) settle(err error) (Summary, error) {
 	o := r.outcome(err)
-	switch {
-	case errors.Is(err, ErrShutdown):
-		o.Ending = ledger.EndShutdown
-	case errors.Is(err, ErrClientGone):
-		o.Ending = ledger.EndClientGone
-	default:
-		o.Ending = ledger.EndUpstreamCut
-		if o.CompletionTokens == 0 {
-			return r.void(err)
-		}
+	if o.Ending = ending(err, ledger.EndUpstreamCut); o.Ending == ledger.EndUpstreamCut && o.CompletionTokens == 0 {
+		return r.void(err)
 	}
 	receipt, failed := r.hold.Settle(o)
+	r.leave(receipt.PromptTokens + receipt.CompletionTokens)
 	return r.summary(receipt), errors.Join(err, failed)
 }
 
 // void ends a call of which nothing was shown and returns err.
 func (r *run) void(err error) (Summary, error) {
 	o := r.outcome(err)
-	o.Ending = ledger.EndUpstreamError
-	switch {
-	case errors.Is(err, ErrClientGone):
-		o.Ending = ledger.EndClientGone
-	case errors.Is(err, ErrShutdown):
-		o.Ending = ledger.EndShutdown
-	}
+	o.Ending = ending(err, ledger.EndUpstreamError)
+	r.leave(0)
 	failed := r.hold.Void(o)
 	return Summary{CompletionID: r.head.ID, Ending: o.Ending, Target: o.Target}, errors.Join(err, failed)
+}
+
+// ending is how receipts call the end that err brought; ours is what stands for any
+// failure of the provider.
+func ending(err error, ours ledger.Ending) ledger.Ending {
+	switch {
+	case errors.Is(err, ErrClientGone):
+		return ledger.EndClientGone
+	case errors.Is(err, ErrShutdown):
+		return ledger.EndShutdown
+	case errors.Is(err, account.ErrRevoked), errors.Is(err, account.ErrSuspended):
+		return ledger.EndKeyRevoked
+	}
+	return ours
 }
 
 // outcome is what is known of the call now. err is what ended it.

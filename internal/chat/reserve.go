@@ -1,0 +1,113 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/parley-ai/parley/internal/ident"
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/ratelimit"
+	"github.com/parley-ai/parley/internal/wire"
+)
+
+// leastOutput is the shortest answer worth starting when the caller set no limit of
+// its own and credit is short.
+const leastOutput = 16
+
+// reserve takes everything that the call needs, or nothing: its place in the limits
+// and the credit for its prompt and the longest answer it can have.
+func (r *run) reserve() error {
+	prompt, output, least, err := r.bound()
+	if err != nil {
+		return err
+	}
+	s, who := r.service, r.call.Caller
+	balance := s.Ledger.Balance(who.Account.ID)
+	if balance.Balance() <= 0 && !r.model.Price.Free() {
+		r.emit.Limits(s.Limiter.Peek(r.call.Now, Claim(who, 0)))
+		if who.Account.Subscription.Status(r.call.Now) == "expired" {
+			return ErrSubscription
+		}
+		return ErrNoCredit
+	}
+	if r.call.Request.MaxTokens == 0 {
+		// What credit will not pay for need not be claimed from the limits either.
+		output = max(least, min(output, fits(r.model.Price, prompt, balance.Available()), underLimit(who.Plan.TPM, prompt), underLimit(who.KeyLimits.Tokens, prompt)))
+	}
+	ticket, status, err := s.Limiter.Take(time.Now(), Claim(who, prompt+output))
+	r.emit.Limits(status)
+	if d, ok := errors.AsType[*ratelimit.Denied](err); ok {
+		return &LimitError{Denied: *d, Model: r.model.ID}
+	}
+	id := ident.CompletionID()
+	hold, err := s.Ledger.Reserve(ledger.Call{
+		RequestID: r.call.RequestID, CompletionID: id, AccountID: who.Account.ID, KeyID: who.KeyID,
+		Model: r.model.ID, PriceID: r.model.PriceID, Price: r.model.Price, PlanVersion: who.Plan.Version,
+		Stream: r.call.Request.Stream, CreatedAt: r.call.Now, PromptTokens: prompt, Output: output, LeastOutput: least,
+	})
+	if err != nil {
+		ticket.Cancel()
+		r.emit.Limits(s.Limiter.Peek(time.Now(), Claim(who, 0)))
+		if short, ok := errors.AsType[*ledger.InsufficientError](err); ok {
+			return &ShortfallError{InsufficientError: *short, Fits: fits(r.model.Price, prompt, short.Available)}
+		}
+		return err
+	}
+	r.ticket, r.hold = ticket, hold
+	r.head = wire.Head{ID: id, Created: r.call.Now.Unix(), Model: r.model.ID}
+	return nil
+}
+
+// bound counts the prompt and says how long the answer may be, and how short at worst.
+func (r *run) bound() (prompt, output, least int, err error) {
+	req, m := r.call.Request, r.model
+	prompt, exact, err := r.service.Router.CountPrompt(m, req, m.ContextWindow+1)
+	if err != nil {
+		return 0, 0, 0, fmt.Errorf("count prompt: %w", err)
+	}
+	room := m.ContextWindow - prompt
+	if !exact {
+		// An estimate must not refuse or cut what fits: the provider knows.
+		room = m.ContextWindow
+	} else if room <= 0 {
+		return 0, 0, 0, &ContextError{Window: m.ContextWindow, Tokens: prompt, AtLeast: room < 0}
+	}
+	if req.MaxTokens > m.MaxOutput {
+		return 0, 0, 0, &OutputError{Param: req.MaxTokensParam, Given: req.MaxTokens, Limit: m.MaxOutput}
+	}
+	output = min(m.MaxOutput, room)
+	if req.MaxTokens > 0 {
+		output = min(req.MaxTokens, output)
+		return prompt, output, output, nil
+	}
+	return prompt, output, min(leastOutput, output), nil
+}
+
+// fits is the longest answer that available pays for after the prompt.
+func fits(p money.Price, prompt int, available money.Amount) int {
+	base, err := p.Cost(money.Tokens{Prompt: prompt})
+	if err != nil || base > available || p.Output == 0 {
+		return 0
+	}
+	return int((available - base) / p.Output)
+}
+
+// underLimit is the longest answer that a limit on tokens lets in after the prompt.
+func underLimit(limit int64, prompt int) int {
+	if limit == 0 {
+		return math.MaxInt
+	}
+	return int(limit) - prompt
+}
+
+// leave gives back what the call claimed of its limits and did not use, once. It comes
+// before the end of the answer is released: who waits for it may call again at once.
+func (r *run) leave(tokens int) {
+	if r.ticket != nil {
+		r.ticket.Done(time.Now(), int64(tokens))
+		r.ticket = nil
+	}
+}
