@@ -130,7 +130,6 @@ func (a *App) stop(ctx context.Context, public *http.Server, cutCalls context.Ca
 	d := a.config.Drain
 	before, running := a.calls.ended.Load(), a.calls.running.Load()
 	a.state.Store(leaving)
-	public.SetKeepAlivesEnabled(false)
 	if running == 0 && d.Delay == 0 {
 		a.screen.note("Stopping: no calls running.")
 	} else {
