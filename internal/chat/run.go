@@ -71,7 +71,7 @@ func (r *run) do(ctx context.Context) (Summary, error) {
 	case left:
 		// Prompt and answer so far were computed for the caller, whoever cut them off;
 		// but what the server itself breaks off and never showed is not charged.
-		if errors.Is(gone, ErrShutdown) && !r.shown() {
+		if !errors.Is(gone, ErrClientGone) && !r.shown() {
 			return r.void(gone)
 		}
 		return r.settle(gone)
@@ -160,7 +160,7 @@ func (r *run) gone(ctx context.Context, err error) (error, bool) {
 	if ctx.Err() == nil {
 		return nil, false
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, ErrShutdown) {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrShutdown) || errors.Is(cause, ledger.ErrUnavailable) {
 		return cause, true
 	}
 	return fmt.Errorf("%w: %w", ErrClientGone, context.Cause(ctx)), true
