@@ -40,8 +40,6 @@ type Account struct {
 	CreatedAt time.Time
 	// Subscription is the last one, whether it still runs or not.
 	Subscription Subscription
-
-	life *Life // ends when the account is suspended
 }
 
 // Subscription is a paid period. The zero value is none.
@@ -101,8 +99,9 @@ type Principal struct {
 	Models  []string // what the key is restricted to; nil allows all
 	// KeyLimits bind the key in addition to the plan's, which bind the account.
 	KeyLimits ratelimit.Limits
-	// KeyLife ends when the key is revoked; nil does not end.
-	KeyLife *Life
+	// KeyLife ends when the key is revoked, AccountLife when the account is suspended.
+	// A nil Life does not end.
+	KeyLife, AccountLife *Life
 }
 
 // Watch calls end, once and in a goroutine of its own, when the principal loses the
@@ -111,7 +110,7 @@ type Principal struct {
 func (p *Principal) Watch(end func(cause error)) (stop func()) {
 	var once sync.Once
 	f := func(cause error) { once.Do(func() { end(cause) }) }
-	stopKey, stopAccount := p.KeyLife.after(f), p.Account.life.after(f)
+	stopKey, stopAccount := p.KeyLife.after(f), p.AccountLife.after(f)
 	return func() {
 		stopKey()
 		stopAccount()
@@ -148,6 +147,7 @@ type Directory struct {
 	store Store
 	plans atomic.Pointer[map[string]*Plan]
 	byID  sync.Map   // id -> *Account
+	lives sync.Map   // id -> *Life, of those who have called since they were active
 	mu    sync.Mutex // held over every change, and for names
 	names map[string]string
 }
@@ -174,9 +174,6 @@ func (d *Directory) Load(ctx context.Context) error {
 }
 
 func (d *Directory) put(a *Account) {
-	if a.life == nil {
-		a.life = NewLife()
-	}
 	d.byID.Store(a.ID, a)
 	d.names[a.Name] = a.ID
 }
@@ -214,6 +211,16 @@ func (d *Directory) ByID(id string) (*Account, bool) {
 		return nil, false
 	}
 	return a.(*Account), true
+}
+
+// Life lasts until the account is suspended. It must be asked for before the account,
+// so that no suspension falls between the two.
+func (d *Directory) Life(id string) *Life {
+	if l, ok := d.lives.Load(id); ok {
+		return l.(*Life)
+	}
+	l, _ := d.lives.LoadOrStore(id, NewLife())
+	return l.(*Life)
 }
 
 // ByName returns the account of that name.
@@ -280,15 +287,14 @@ func (d *Directory) Change(ctx context.Context, id string, plan, status *string)
 			return nil, ErrStatus
 		}
 	}
-	if old.Status == Suspended && a.Status == Active {
-		a.life = nil // a new one
-	}
 	if err := d.store.UpdateAccount(ctx, a); err != nil {
 		return nil, err
 	}
 	d.put(&a)
 	if a.Status == Suspended {
-		a.life.End(ErrSuspended)
+		if l, ok := d.lives.LoadAndDelete(id); ok {
+			l.(*Life).End(ErrSuspended)
+		}
 	}
 	return &a, nil
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/routing"
 	"github.com/parley-ai/parley/internal/store"
 	"github.com/parley-ai/parley/internal/upstream"
@@ -96,9 +97,10 @@ func open(t testing.TB, p upstream.Provider) *door {
 	d.keys = apikey.NewKeyring(db, d.accounts)
 	d.ledger, _, err = ledger.Open(ctx, db, progress)
 	must(t, err)
-	line := &chat.Service{Catalog: cat, Ledger: d.ledger, Router: routing.New(map[string]upstream.Provider{"fake": p}), Describe: api.Describe}
+	limiter := ratelimit.New(time.Now())
+	line := &chat.Service{Catalog: cat, Ledger: d.ledger, Limiter: limiter, Router: routing.New(map[string]upstream.Provider{"fake": p}), Describe: api.Describe}
 	d.Server = httptest.NewUnstartedServer(api.New(api.Config{
-		Chat: line, Keys: d, Catalog: cat, Draining: d.draining.Load, Log: slog.New(slog.NewJSONHandler(d.log, nil)),
+		Chat: line, Keys: d, Catalog: cat, Limiter: limiter, Draining: d.draining.Load, Log: slog.New(slog.NewJSONHandler(d.log, nil)),
 		Ready: func() error {
 			if d.draining.Load() {
 				return errors.New("the server is stopping")

@@ -15,6 +15,7 @@ import (
 	"github.com/parley-ai/parley/internal/api"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/chat"
+	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 	"github.com/parley-ai/parley/internal/wire"
 )
@@ -50,7 +51,7 @@ func TestChunkAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun count
 	})
 	cat, err := catalog.New(nil)
 	must(t, err)
-	h := api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler)})
+	h := api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Limiter: ratelimit.New(time.Now()), Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler)})
 	req := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/chat/completions", strings.NewReader(body(`,"stream":true`)))
 	h.ServeHTTP(&sink{header: http.Header{}}, req)
 	if allocs != 0 {
@@ -88,7 +89,7 @@ func BenchmarkHandler(b *testing.B) {
 			})
 			cat, err := catalog.New(nil)
 			must(b, err)
-			h := api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Draining: func() bool { return false }, Log: slog.New(slog.NewJSONHandler(io.Discard, nil))})
+			h := api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Limiter: ratelimit.New(time.Now()), Draining: func() bool { return false }, Log: slog.New(slog.NewJSONHandler(io.Discard, nil))})
 			calls(b, h, "Bearer x", body(extra), 1)
 		})
 	}

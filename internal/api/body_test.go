@@ -18,6 +18,7 @@ import (
 	"github.com/parley-ai/parley/internal/api"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/chat"
+	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/wire"
 )
 
@@ -164,7 +165,7 @@ func bubble(t *testing.T, f stub) (h http.Handler, dial func() net.Conn) {
 	t.Helper()
 	cat, err := catalog.New(nil)
 	must(t, err)
-	h = api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Ready: func() error { return nil }, Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler)})
+	h = api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Limiter: ratelimit.New(time.Now()), Ready: func() error { return nil }, Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler)})
 	p := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
 	s := &http.Server{Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)} //nolint:gosec // headers come at once
 	go func() { _ = s.Serve(p) }()

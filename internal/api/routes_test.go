@@ -10,11 +10,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parley-ai/parley/internal/api"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 )
@@ -202,7 +204,7 @@ func TestLogLevel(t *testing.T) {
 		f := stub(func(context.Context, chat.Emitter) error { return tt.err })
 		cat, err := catalog.New(nil)
 		must(t, err)
-		h := api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Draining: func() bool { return false }, Log: slog.New(slog.NewJSONHandler(log, nil))})
+		h := api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Limiter: ratelimit.New(time.Now()), Draining: func() bool { return false }, Log: slog.New(slog.NewJSONHandler(log, nil))})
 		func() {
 			defer func() {
 				if p := recover(); (p == http.ErrAbortHandler) != errors.Is(tt.err, chat.ErrClientGone) {

@@ -241,6 +241,7 @@ func (r *Keyring) Authenticate(values []string, now time.Time) (*account.Princip
 		return nil, &UnknownError{Token: token}
 	}
 	e := v.(*entry)
+	life := r.accounts.Life(e.AccountID)
 	a, ok := r.accounts.ByID(e.AccountID)
 	if !ok {
 		return nil, &UnknownError{Token: token}
@@ -262,7 +263,7 @@ func (r *Keyring) Authenticate(values []string, now time.Time) (*account.Princip
 	}
 	return &account.Principal{
 		Account: a, Plan: plan, KeyID: e.ID, KeyName: e.Name, Models: e.Models,
-		KeyLimits: ratelimit.Limits{Requests: e.RPM, Tokens: e.TPM}, KeyLife: e.life,
+		KeyLimits: ratelimit.Limits{Requests: e.RPM, Tokens: e.TPM}, KeyLife: e.life, AccountLife: life,
 	}, nil
 }
 

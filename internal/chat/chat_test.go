@@ -16,6 +16,7 @@ import (
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/routing"
 	"github.com/parley-ai/parley/internal/store"
 	"github.com/parley-ai/parley/internal/upstream"
@@ -61,6 +62,7 @@ func open(t testing.TB, credit money.Amount, p *upstreamtest.Provider) *line {
 	if l.Ledger, _, err = ledger.Open(ctx, l.disk, progress); err != nil {
 		t.Fatal(err)
 	}
+	l.Limiter = ratelimit.New(time.Now())
 	l.Router, l.Describe = routing.New(map[string]upstream.Provider{"fake": p}), api.Describe
 	a := account.Account{ID: ident.New(ident.Account), Name: "a", Plan: "p", Status: account.Active, CreatedAt: time.Now()}
 	if err := db.CreateAccount(ctx, a); err != nil {
@@ -185,6 +187,8 @@ type recorder struct {
 	mu    sync.Mutex
 	got   []string
 	leave string // the first note at which the caller is gone
+
+	limits ratelimit.Status // the last that was told
 }
 
 var errPipe = errors.New("broken pipe")
@@ -205,6 +209,14 @@ func (r *recorder) Start(h wire.Head) error {
 	}
 	return r.note("start")
 }
+
+func (r *recorder) Limits(s ratelimit.Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.limits = s
+}
+
+func (r *recorder) Alive() error { return r.note("alive") }
 
 func (r *recorder) Text(s string) error { return r.note(s) }
 

@@ -172,7 +172,7 @@ func (r *run) gone(ctx context.Context, err error) (error, bool) {
 		return nil, false
 	}
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, ErrShutdown), errors.Is(cause, account.ErrRevoked), errors.Is(cause, account.ErrSuspended):
+	case errors.Is(cause, ErrShutdown), errors.Is(cause, ledger.ErrUnavailable), errors.Is(cause, account.ErrRevoked), errors.Is(cause, account.ErrSuspended):
 		return cause, true
 	}
 	return fmt.Errorf("%w: %w", ErrClientGone, context.Cause(ctx)), true
