@@ -1,0 +1,233 @@
+// Package account knows who pays: accounts, the plans they are on, and the
+// principal that a request acts for.
+//
+// [Directory] answers from memory, without a lock; the store is the truth.
+package account
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/parley-ai/parley/internal/ident"
+)
+
+// Status says whether an account may make calls.
+type Status string
+
+// The states of an account.
+const (
+	Active    Status = "active"
+	Suspended Status = "suspended"
+)
+
+// Account is one customer: it owns keys and credit. A value is never changed;
+// a change makes another.
+type Account struct {
+	ID        string
+	Name      string
+	Plan      string // the id of a Plan
+	Status    Status
+	CreatedAt time.Time
+}
+
+// Plan says what an account may use. Limits of 0 are not set. Plans come from
+// the configuration; Version names the immutable row that receipts cite.
+type Plan struct {
+	ID          string
+	RPM         int64 // requests in any minute
+	TPM         int64 // tokens in any minute
+	Concurrency int64 // calls at once
+	Version     string
+}
+
+// Principal is the caller of one request: a key and the account it spends from.
+type Principal struct {
+	Account *Account
+	Plan    *Plan
+	KeyID   string
+	KeyName string
+	Models  []string // what the key is restricted to; nil allows all
+}
+
+// May reports whether the caller's key allows the model.
+func (p *Principal) May(model string) bool {
+	return p.Models == nil || slices.Contains(p.Models, model)
+}
+
+// Errors of this package.
+var (
+	ErrExists   = errors.New("an account of that name exists")
+	ErrNotFound = errors.New("no such account")
+	ErrName     = errors.New("account name must have 1 to 100 printable characters without spaces at its ends")
+	ErrPlan     = errors.New("no such plan")
+	ErrStatus   = errors.New("status is active or suspended")
+)
+
+// Store keeps accounts. CreateAccount fails with [ErrExists] for a name in use.
+type Store interface {
+	Accounts(ctx context.Context) ([]Account, error)
+	CreateAccount(ctx context.Context, a Account) error
+	UpdateAccount(ctx context.Context, a Account) error
+}
+
+// Directory is all accounts and plans in memory. It is safe for concurrent use.
+type Directory struct {
+	store Store
+	plans atomic.Pointer[map[string]*Plan]
+	byID  sync.Map   // id -> *Account
+	mu    sync.Mutex // held over every change, and for names
+	names map[string]string
+}
+
+// NewDirectory returns an empty directory over store.
+func NewDirectory(store Store) *Directory {
+	d := &Directory{store: store, names: map[string]string{}}
+	d.SetPlans(nil)
+	return d
+}
+
+// Load reads every account from the store.
+func (d *Directory) Load(ctx context.Context) error {
+	all, err := d.store.Accounts(ctx)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, a := range all {
+		d.put(&a)
+	}
+	return nil
+}
+
+func (d *Directory) put(a *Account) {
+	d.byID.Store(a.ID, a)
+	d.names[a.Name] = a.ID
+}
+
+// SetPlans replaces the plans on offer.
+func (d *Directory) SetPlans(plans []Plan) {
+	m := make(map[string]*Plan, len(plans))
+	for _, p := range plans {
+		m[p.ID] = &p
+	}
+	d.plans.Store(&m)
+}
+
+// Plans returns the plans on offer in the order of their ids.
+func (d *Directory) Plans() []Plan {
+	var ps []Plan
+	for _, p := range *d.plans.Load() {
+		ps = append(ps, *p)
+	}
+	slices.SortFunc(ps, func(a, b Plan) int { return cmp.Compare(a.ID, b.ID) })
+	return ps
+}
+
+// Plan returns the plan of that id. An account can be on a plan that the
+// configuration no longer has; it then has access to nothing.
+func (d *Directory) Plan(id string) (*Plan, bool) {
+	p, ok := (*d.plans.Load())[id]
+	return p, ok
+}
+
+// ByID returns the account of that id.
+func (d *Directory) ByID(id string) (*Account, bool) {
+	a, ok := d.byID.Load(id)
+	if !ok {
+		return nil, false
+	}
+	return a.(*Account), true
+}
+
+// ByName returns the account of that name.
+func (d *Directory) ByName(name string) (*Account, bool) {
+	d.mu.Lock()
+	id, ok := d.names[name]
+	d.mu.Unlock()
+	if !ok {
+		return nil, false
+	}
+	return d.ByID(id)
+}
+
+// All returns every account in the order of names.
+func (d *Directory) All() []*Account {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := make([]*Account, 0, len(d.names))
+	for _, name := range slices.Sorted(maps.Keys(d.names)) {
+		if a, ok := d.ByID(d.names[name]); ok {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// Create makes an active account. It fails with [ErrName], [ErrPlan] or [ErrExists].
+func (d *Directory) Create(ctx context.Context, name, plan string) (*Account, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	if _, ok := d.Plan(plan); !ok {
+		return nil, fmt.Errorf("%w: %s", ErrPlan, plan)
+	}
+	a := &Account{ID: ident.New(ident.Account), Name: name, Plan: plan, Status: Active, CreatedAt: time.Now().UTC().Truncate(time.Microsecond)}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.store.CreateAccount(ctx, *a); err != nil {
+		return nil, err
+	}
+	d.put(a)
+	return a, nil
+}
+
+// Change sets the plan or the status, where given, of the account of that id. The
+// change holds for every request that is admitted after it returns. It fails with
+// [ErrNotFound], [ErrPlan] or [ErrStatus].
+func (d *Directory) Change(ctx context.Context, id string, plan, status *string) (*Account, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old, ok := d.ByID(id)
+	if !ok {
+		return nil, ErrNotFound
+	}
+	a := *old
+	if plan != nil {
+		if _, ok := d.Plan(*plan); !ok {
+			return nil, fmt.Errorf("%w: %s", ErrPlan, *plan)
+		}
+		a.Plan = *plan
+	}
+	if status != nil {
+		if a.Status = Status(*status); a.Status != Active && a.Status != Suspended {
+			return nil, ErrStatus
+		}
+	}
+	if err := d.store.UpdateAccount(ctx, a); err != nil {
+		return nil, err
+	}
+	d.put(&a)
+	return &a, nil
+}
+
+func checkName(s string) error {
+	if n := utf8.RuneCountInString(s); n < 1 || n > 100 || !utf8.ValidString(s) || s[0] == ' ' || s[len(s)-1] == ' ' {
+		return ErrName
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return ErrName
+		}
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+// Package apikey mints, keeps and checks the keys that callers present.
+//
+// [Keyring] answers from memory: a key that is unknown costs one hash and one map
+// lookup and never touches the database.
+package apikey
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/ident"
+)
+
+// Key is what is known of a key; its secret is not. A value is never changed; a
+// change makes another. Zero times mean never.
+type Key struct {
+	ID         string
+	AccountID  string
+	Name       string
+	Prefix     string // the secret's first characters
+	Last4      string // and its last
+	Hash       [sha256.Size]byte
+	Models     []string // the models it is restricted to; nil allows all
+	CreatedAt  time.Time
+	ExpiresAt  time.Time
+	RevokedAt  time.Time
+	LastUsedAt time.Time
+}
+
+// Status is "active", "expired" or "revoked" at that time.
+func (k *Key) Status(now time.Time) string {
+	switch {
+	case !k.RevokedAt.IsZero():
+		return "revoked"
+	case !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt):
+		return "expired"
+	}
+	return "active"
+}
+
+// Errors of [Keyring.Authenticate] and of changes to keys.
+var (
+	ErrMissing   = errors.New("no API key given")
+	ErrMalformed = errors.New("malformed API key")
+	ErrRevoked   = errors.New("API key revoked")
+	ErrExpired   = errors.New("API key expired")
+	ErrSuspended = errors.New("account suspended")
+	ErrNotFound  = errors.New("no such key")
+	ErrName      = errors.New("key name must have 1 to 100 printable characters")
+	ErrExpiry    = errors.New("expiry lies in the past")
+)
+
+// UnknownError is a key that nobody has: mistyped, deleted or invented.
+type UnknownError struct {
+	Token string // as presented, printable ASCII, at most 512 bytes; to be masked before it is shown
+}
+
+func (e *UnknownError) Error() string { return "unknown API key" }
+
+// Store keeps keys.
+type Store interface {
+	Keys(ctx context.Context) ([]Key, error)
+	CreateKey(ctx context.Context, k Key) error
+	// RevokeKey sets the time of revocation of a key that has none.
+	RevokeKey(ctx context.Context, id string, at time.Time) error
+	// TouchKeys records when keys were last used.
+	TouchKeys(ctx context.Context, used map[string]time.Time) error
+}
+
+// entry is a key in memory with the one thing about it that changes in place.
+type entry struct {
+	Key
+	used *minute
+}
+
+// Keyring is every key in memory. It is safe for concurrent use; Authenticate
+// takes no lock.
+type Keyring struct {
+	store    Store
+	accounts *account.Directory
+	byHash   sync.Map   // [32]byte -> *entry
+	mu       sync.Mutex // held over every change
+	byID     map[string]*entry
+}
+
+// NewKeyring returns an empty keyring over store.
+func NewKeyring(store Store, accounts *account.Directory) *Keyring {
+	return &Keyring{store: store, accounts: accounts, byID: map[string]*entry{}}
+}
+
+// Load reads every key from the store.
+func (r *Keyring) Load(ctx context.Context) error {
+	keys, err := r.store.Keys(ctx)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range keys {
+		r.put(&entry{Key: k, used: newMinute(k.LastUsedAt)})
+	}
+	return nil
+}
+
+func (r *Keyring) put(e *entry) {
+	r.byHash.Store(e.Hash, e)
+	r.byID[e.ID] = e
+}
+
+// NewKey is what its maker decides of a key. Zero ExpiresAt is never; nil Models
+// is all.
+type NewKey struct {
+	AccountID string
+	Name      string
+	ExpiresAt time.Time
+	Models    []string
+}
+
+// Create makes a key and returns its secret, which nothing can show again. It fails
+// with [account.ErrNotFound], [ErrName] or [ErrExpiry].
+func (r *Keyring) Create(ctx context.Context, n NewKey) (Key, Secret, error) {
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	if _, ok := r.accounts.ByID(n.AccountID); !ok {
+		return Key{}, "", account.ErrNotFound
+	}
+	if !printable(n.Name) {
+		return Key{}, "", ErrName
+	}
+	if !n.ExpiresAt.IsZero() && !n.ExpiresAt.After(now) {
+		return Key{}, "", ErrExpiry
+	}
+	secret := mint()
+	k := Key{
+		ID: ident.New(ident.Key), AccountID: n.AccountID, Name: n.Name,
+		Prefix: secret.Prefix(), Last4: secret.Last4(), Hash: secret.Hash(),
+		Models: slices.Clone(n.Models), CreatedAt: now, ExpiresAt: n.ExpiresAt.UTC(),
+	}
+	if n.ExpiresAt.IsZero() {
+		k.ExpiresAt = time.Time{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.store.CreateKey(ctx, k); err != nil {
+		return Key{}, "", err
+	}
+	r.put(&entry{Key: k, used: newMinute(time.Time{})})
+	return k, secret, nil
+}
+
+// Revoke refuses the key from the moment it returns. A key that is revoked already
+// keeps the time of its first revocation. It fails with [ErrNotFound].
+func (r *Keyring) Revoke(ctx context.Context, id string) (Key, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old, ok := r.byID[id]
+	if !ok {
+		return Key{}, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	if !old.RevokedAt.IsZero() {
+		return old.Key, nil
+	}
+	e := &entry{Key: old.Key, used: old.used}
+	e.RevokedAt = time.Now().UTC().Truncate(time.Microsecond)
+	if err := r.store.RevokeKey(ctx, id, e.RevokedAt); err != nil {
+		return Key{}, err
+	}
+	r.put(e)
+	return e.Key, nil
+}
+
+// Find returns the key of that id.
+func (r *Keyring) Find(id string) (Key, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, ok := r.byID[id]
+	if !ok {
+		return Key{}, false
+	}
+	return e.view(), true
+}
+
+// List returns the keys of an account, oldest first.
+func (r *Keyring) List(accountID string) []Key {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var ks []Key
+	for _, e := range r.byID {
+		if e.AccountID == accountID {
+			ks = append(ks, e.view())
+		}
+	}
+	slices.SortFunc(ks, func(a, b Key) int { return cmp.Compare(a.ID, b.ID) })
+	return ks
+}
+
+func (e *entry) view() Key {
+	k := e.Key
+	k.LastUsedAt = e.used.time()
+	return k
+}
+
+// Authenticate says who presents the values of an Authorization header. It fails
+// with [ErrMissing], [ErrMalformed], [*UnknownError], [ErrSuspended], [ErrRevoked]
+// or [ErrExpired]; a suspended account comes before every other state of a valid key.
+func (r *Keyring) Authenticate(values []string, now time.Time) (*account.Principal, error) {
+	token, err := bearer(values)
+	if err != nil {
+		return nil, err
+	}
+	secret, ok := ParseSecret(token)
+	if !ok {
+		return nil, &UnknownError{Token: token}
+	}
+	// The lookup is by a hash of 256 bits that no caller can steer, so how long it
+	// takes says nothing about keys that exist.
+	v, ok := r.byHash.Load(secret.Hash())
+	if !ok {
+		return nil, &UnknownError{Token: token}
+	}
+	e := v.(*entry)
+	a, ok := r.accounts.ByID(e.AccountID)
+	if !ok {
+		return nil, &UnknownError{Token: token}
+	}
+	if a.Status != account.Active {
+		return nil, ErrSuspended
+	}
+	switch e.Status(now) {
+	case "revoked":
+		return nil, ErrRevoked
+	case "expired":
+		return nil, ErrExpired
+	}
+	e.used.stamp(now)
+	plan, ok := r.accounts.Plan(a.Plan)
+	if !ok { // a plan that left the configuration opens nothing
+		plan = &account.Plan{ID: a.Plan}
+	}
+	return &account.Principal{Account: a, Plan: plan, KeyID: e.ID, KeyName: e.Name, Models: e.Models}, nil
+}
+
+func printable(s string) bool {
+	if n := utf8.RuneCountInString(s); n < 1 || n > 100 || !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}

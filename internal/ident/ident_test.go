@@ -1,0 +1,67 @@
+package ident_test
+
+import (
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parley-ai/parley/internal/ident"
+)
+
+func TestForms(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, id, form string }{
+		{"New", ident.New(ident.Account), `^acct_[0-9a-hjkmnp-tv-z]{26}$`},
+		{"RequestID", ident.RequestID(), `^req_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$`},
+		{"CompletionID", ident.CompletionID(), `^chatcmpl-[0-9A-Za-z]{29}$`},
+	} {
+		if !regexp.MustCompile(c.form).MatchString(c.id) {
+			t.Errorf("%s() = %q, want a match of %s", c.name, c.id, c.form)
+		}
+	}
+}
+
+func TestParseRequestID(t *testing.T) {
+	t.Parallel()
+	id := ident.RequestID()
+	u, ok := ident.ParseRequestID(id)
+	if !ok || u[6]>>4 != 7 {
+		t.Errorf("ParseRequestID(%q) = %x, %v", id, u, ok)
+	}
+	for _, bad := range []string{"", "req_", id[:35], id + "0", "acct_" + id[4:], "req_" + "zz" + id[6:]} {
+		if _, ok := ident.ParseRequestID(bad); ok {
+			t.Errorf("ParseRequestID(%q) is ok", bad)
+		}
+	}
+}
+
+// Ids made at different milliseconds sort by time; those made at once differ.
+func TestOrderAndUniqueness(t *testing.T) {
+	t.Parallel()
+	first := ident.New("x_")
+	for start := time.Now(); time.Since(start) < 2*time.Millisecond; {
+	}
+	if second := ident.New("x_"); second <= first {
+		t.Errorf("%q was made after %q and sorts before it", second, first)
+	}
+	var (
+		mu   sync.Mutex
+		seen = map[string]bool{}
+		wg   sync.WaitGroup
+	)
+	for range 8 {
+		wg.Go(func() {
+			for range 2000 {
+				id := ident.RequestID()
+				mu.Lock()
+				if seen[id] {
+					t.Errorf("%q was made twice", id)
+				}
+				seen[id] = true
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+}
