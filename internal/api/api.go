@@ -1,0 +1,147 @@
+// Package api is the public door: it turns HTTP into calls and answers, and errors
+// into the envelope of the convention. routes.go is the whole surface.
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/chat"
+	"github.com/parley-ai/parley/internal/ident"
+	"github.com/parley-ai/parley/internal/wire"
+)
+
+// Completer answers chats; [chat.Service] is one.
+type Completer interface {
+	Complete(ctx context.Context, c chat.Call, emit chat.Emitter) (chat.Summary, error)
+}
+
+// Authenticator says who presents the values of an Authorization header.
+type Authenticator interface {
+	Authenticate(values []string, now time.Time) (*account.Principal, error)
+}
+
+// Config is what the door opens to. All fields are required.
+type Config struct {
+	Chat    Completer
+	Keys    Authenticator
+	Catalog *catalog.Catalog
+	// Ready is nil while calls can be served, else why not, in words for an operator.
+	Ready func() error
+	// Draining reports whether new calls are refused because the server stops.
+	Draining func() bool
+	Log      *slog.Logger
+}
+
+// writeTimeout bounds how long one write may wait for a reader that does not read.
+const writeTimeout = 30 * time.Second
+
+type server struct {
+	Config
+	routes []route
+	memory *bodyMemory
+}
+
+// New returns the handler of all public paths.
+func New(c Config) http.Handler {
+	return &server{Config: c, routes: routes(), memory: newBodyMemory()}
+}
+
+// exchange is one request and what is known of its answer.
+type exchange struct {
+	w      http.ResponseWriter
+	r      *http.Request
+	id     string // of the request, in the header x-request-id
+	now    time.Time
+	route  string
+	status int // of the answer, once it has begun
+	caller *account.Principal
+	stream bool
+	call   chat.Summary
+	err    error
+	model  string
+}
+
+// ServeHTTP answers one request, whatever it is, and logs one line about it.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{w: w, r: r, id: ident.RequestID(), now: time.Now(), route: "unknown"}
+	h := w.Header()
+	h["X-Request-Id"] = []string{x.id}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
+	allowOrigins(h)
+	defer s.close(x)
+	if r.Method == http.MethodOptions {
+		x.route = "preflight"
+		x.preflight()
+		return
+	}
+	route, rest, err := s.match(r)
+	if err == nil {
+		x.route = route.name
+		err = route.serve(s, x, rest)
+	}
+	s.answer(x, err)
+}
+
+// answer tells the caller about err, where there still is a way to.
+func (s *server) answer(x *exchange, err error) {
+	x.err = err
+	switch {
+	case err == nil:
+	case errors.Is(err, chat.ErrClientGone):
+		// Nobody is there. The connection must not end as if the answer were whole.
+		panic(http.ErrAbortHandler)
+	case x.status != 0:
+		x.abort(toWire(err))
+	default:
+		x.fail(toWire(err))
+	}
+}
+
+// close logs the request and answers a panic. The answer of a request that panicked
+// before its first byte is 500.
+func (s *server) close(x *exchange) {
+	p := recover()
+	if p != nil && p != http.ErrAbortHandler { //nolint:errorlint // a panic value, compared as net/http does
+		x.err = &panicError{value: p}
+		if x.status == 0 {
+			x.fail(wire.Internal())
+			p = nil
+		} else {
+			p = http.ErrAbortHandler
+		}
+	}
+	s.log(x)
+	if p != nil {
+		panic(p)
+	}
+}
+
+// json sends a whole answer.
+func (x *exchange) json(status int, body []byte) error {
+	h := x.w.Header()
+	h["Content-Type"] = []string{"application/json"}
+	h["Cache-Control"] = []string{"no-store"}
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	// A writer without deadlines, as in some tests, is no reason to fail.
+	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	x.status = status
+	x.w.WriteHeader(status)
+	_, err := x.w.Write(body)
+	return err
+}
+
+// fail sends an error as the whole answer.
+func (x *exchange) fail(e *wire.Error) {
+	h := x.w.Header()
+	for _, f := range e.Header {
+		h.Set(f.Name, f.Value)
+	}
+	_ = x.json(e.Status, e.AppendJSON(nil)) // who does not read an error is not told of one
+}

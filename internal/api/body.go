@@ -1,0 +1,130 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parley-ai/parley/internal/chat"
+	"github.com/parley-ai/parley/internal/wire"
+)
+
+// Limits of request bodies.
+const (
+	maxBodyBytes  = 16 << 20
+	allBodies     = 128 << 20 // held at once
+	accountBodies = 32 << 20  // of one account
+	firstRead     = 32 << 10
+	bodyTimeout   = 60 * time.Second
+)
+
+// bodyMemory counts the bytes of bodies that are held at once, so that no number of
+// connections takes more memory than was decided.
+type bodyMemory struct {
+	mu      sync.Mutex
+	all     int
+	account map[string]int
+}
+
+func newBodyMemory() *bodyMemory { return &bodyMemory{account: map[string]int{}} }
+
+func (m *bodyMemory) take(account string, n int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.all+n > allBodies || m.account[account]+n > accountBodies {
+		return false
+	}
+	m.all += n
+	m.account[account] += n
+	return true
+}
+
+func (m *bodyMemory) give(account string, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all -= n
+	if m.account[account] -= n; m.account[account] == 0 {
+		delete(m.account, account)
+	}
+}
+
+// checkMedia refuses bodies that are not plain JSON.
+func checkMedia(h http.Header) *wire.Error {
+	if e := strings.TrimSpace(h.Get("Content-Encoding")); e != "" && !strings.EqualFold(e, "identity") {
+		return wire.UnsupportedContentEncoding(e)
+	}
+	given := h.Get("Content-Type")
+	if given == "" {
+		return nil
+	}
+	kind, params, err := mime.ParseMediaType(given)
+	if err != nil || kind != "application/json" && !(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
+		return wire.UnsupportedContentType(given)
+	}
+	if c := params["charset"]; c != "" && !strings.EqualFold(c, "utf-8") {
+		return wire.UnsupportedContentType(given)
+	}
+	return nil
+}
+
+// withBody reads the body, hands it to use and gives its memory back. Memory is taken
+// as the bytes arrive, so a length that is announced and never sent holds nothing.
+func (s *server) withBody(x *exchange, use func([]byte) *wire.Error) error {
+	if x.r.ContentLength > maxBodyBytes {
+		return wire.BodyTooLarge(maxBodyBytes)
+	}
+	rc := http.NewResponseController(x.w)
+	// Writers without deadlines exist in tests only.
+	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout))
+	account, held := x.caller.Account.ID, 0
+	defer func() { s.memory.give(account, held) }()
+	var body []byte
+	for size := firstRead; ; size *= 2 {
+		if n := x.r.ContentLength; n >= 0 && int(n) < size {
+			size = int(n) + 1 // room to see the end
+		}
+		size = min(size, maxBodyBytes+1)
+		if !s.memory.take(account, size-held) {
+			return wire.Overloaded(time.Second)
+		}
+		held = size
+		grown := make([]byte, size)
+		n := copy(grown, body)
+		more, err := io.ReadFull(x.r.Body, grown[n:])
+		body = grown[:n+more]
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			return unread(x.r, err)
+		}
+		if len(body) > maxBodyBytes {
+			return wire.BodyTooLarge(maxBodyBytes)
+		}
+	}
+	if n := x.r.ContentLength; n >= 0 && int64(len(body)) < n {
+		return chat.ErrClientGone
+	}
+	_ = rc.SetReadDeadline(time.Time{})
+	if e := use(body); e != nil {
+		return e
+	}
+	return nil
+}
+
+// unread says what it means that a body could not be read to its end.
+func unread(r *http.Request, err error) error {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return slowBody()
+	case r.Context().Err() != nil:
+		return chat.ErrClientGone
+	}
+	// A chunked body that breaks the encoding, or a connection that was lost.
+	return brokenBody()
+}

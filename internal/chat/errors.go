@@ -1,0 +1,59 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/parley-ai/parley/internal/ledger"
+)
+
+// Errors of [Service.Complete].
+var (
+	ErrNoModel  = errors.New("the model does not exist")
+	ErrPlan     = errors.New("the plan does not have the model")
+	ErrKey      = errors.New("the key does not have the model")
+	ErrNoCredit = errors.New("no credit")
+	// ErrClientGone means that the caller left before the end of the answer.
+	ErrClientGone = errors.New("the caller has gone")
+	// ErrShutdown is the cause of a context that ends because the server does.
+	ErrShutdown = errors.New("the server is shutting down")
+)
+
+// ModelError is a model that the caller cannot have: [ErrNoModel], [ErrPlan] or [ErrKey].
+type ModelError struct {
+	Model string
+	Err   error
+}
+
+func (e *ModelError) Error() string { return fmt.Sprintf("%v: %.64q", e.Err, e.Model) }
+
+// Unwrap returns the reason.
+func (e *ModelError) Unwrap() error { return e.Err }
+
+// ContextError is a prompt that leaves no room for an answer. With AtLeast the
+// counting was stopped at Tokens.
+type ContextError struct {
+	Window, Tokens int
+	AtLeast        bool
+}
+
+func (e *ContextError) Error() string {
+	return fmt.Sprintf("prompt of %d tokens, context window %d", e.Tokens, e.Window)
+}
+
+// OutputError is an output limit above what the model can write.
+type OutputError struct {
+	Param        string
+	Given, Limit int
+}
+
+func (e *OutputError) Error() string {
+	return fmt.Sprintf("%s is %d, the model writes at most %d", e.Param, e.Given, e.Limit)
+}
+
+// ShortfallError is a call that the balance does not cover. Fits is the longest answer
+// that it would, 0 when not even the prompt is.
+type ShortfallError struct {
+	ledger.InsufficientError
+	Fits int
+}

@@ -1,0 +1,211 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/upstream"
+	"github.com/parley-ai/parley/internal/wire"
+)
+
+// run is one admitted call.
+type run struct {
+	service *Service
+	call    Call
+	model   *catalog.Model
+	hold    *ledger.Hold
+	emit    Emitter
+	head    wire.Head
+
+	last    upstream.Event // the newest event
+	first   time.Duration  // from receipt to the first event
+	started bool           // bytes of the answer may have been released
+	route   upstream.Route
+}
+
+// emitError marks an error of the emitter: the caller is gone.
+type emitError struct{ err error }
+
+func (e emitError) Error() string { return e.err.Error() }
+
+// do generates, releases and closes the books. A panic below it closes them too.
+func (r *run) do(ctx context.Context) (Summary, error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.broken(fmt.Errorf("panic: %v", p))
+			panic(p)
+		}
+	}()
+	req := r.call.Request
+	if req.Stream {
+		// The row is written while the model computes the first token.
+		if err := r.hold.Persist(); err != nil {
+			return r.void(err)
+		}
+	}
+	call := &upstream.Call{ID: r.head.ID, Owner: r.call.Caller.Account.ID, Request: req, MaxTokens: r.hold.OutputLimit(), Seed: seed(req)}
+	route, err := r.service.Router.Generate(ctx, r.model, call, r.event)
+	r.route = route
+	switch gone, left := r.gone(ctx, err); {
+	case err == nil:
+		return r.finish()
+	case errors.Is(err, upstream.ErrNotStarted):
+		return r.void(gone)
+	case left:
+		// Prompt and answer so far were computed for the caller, whoever cut them off;
+		// but what the server itself breaks off and never showed is not charged.
+		if errors.Is(gone, ErrShutdown) && !(r.started && req.Stream) {
+			return r.void(gone)
+		}
+		return r.settle(gone)
+	default:
+		return r.broken(err)
+	}
+}
+
+// broken ends a call that failed on our side: what a stream has shown is charged.
+func (r *run) broken(err error) (Summary, error) {
+	if r.started && r.call.Request.Stream {
+		return r.settle(err)
+	}
+	return r.void(err)
+}
+
+// event notes what was computed and releases its text.
+func (r *run) event(e upstream.Event) error {
+	if r.first == 0 {
+		r.first = time.Since(r.call.Now)
+		r.head.Fingerprint = e.Fingerprint
+	}
+	r.last = e
+	// Noted before it is released: a kill between the two charges at most this event.
+	r.hold.Delivered(e.Completion)
+	if e.Text == "" {
+		return nil
+	}
+	if err := r.start(); err != nil {
+		return err
+	}
+	if err := r.emit.Text(e.Text); err != nil {
+		return emitError{err}
+	}
+	return nil
+}
+
+// start opens the answer once. Of a stream nothing leaves before its hold is durable.
+func (r *run) start() error {
+	if r.started {
+		return nil
+	}
+	if r.call.Request.Stream {
+		if err := r.hold.Durable(); err != nil {
+			return err
+		}
+	}
+	r.started = true
+	if err := r.emit.Start(r.head); err != nil {
+		return emitError{err}
+	}
+	return nil
+}
+
+// gone says whether err means that the caller, or the server itself, ended the call,
+// and as which error that is told.
+func (r *run) gone(ctx context.Context, err error) (error, bool) {
+	if err == nil {
+		return nil, false
+	}
+	if e, ok := errors.AsType[emitError](err); ok {
+		return fmt.Errorf("%w: %w", ErrClientGone, e.err), true
+	}
+	if ctx.Err() == nil {
+		return nil, false
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, ErrShutdown) {
+		return cause, true
+	}
+	return fmt.Errorf("%w: %w", ErrClientGone, context.Cause(ctx)), true
+}
+
+// finish charges a complete answer and releases its end.
+func (r *run) finish() (Summary, error) {
+	if err := r.start(); err != nil {
+		if _, gone := errors.AsType[emitError](err); gone {
+			return r.settle(fmt.Errorf("%w: %w", ErrClientGone, err))
+		}
+		return r.void(err)
+	}
+	o := r.outcome(nil)
+	o.Ending = ledger.Ending(r.last.Finish)
+	receipt, err := r.hold.Settle(o)
+	if err != nil {
+		return r.summary(receipt), err
+	}
+	usage := wire.Usage{PromptTokens: receipt.PromptTokens, CompletionTokens: receipt.CompletionTokens, CachedTokens: receipt.CachedTokens}
+	if err := r.emit.Finish(r.last.Finish, usage); err != nil {
+		return r.summary(receipt), fmt.Errorf("%w: %w", ErrClientGone, err)
+	}
+	return r.summary(receipt), nil
+}
+
+// settle charges what was computed of an answer that err broke off, and returns err.
+func (r *run) settle(err error) (Summary, error) {
+	o := r.outcome(err)
+	switch {
+	case errors.Is(err, ErrShutdown):
+		o.Ending = ledger.EndShutdown
+	case errors.Is(err, ErrClientGone):
+		o.Ending = ledger.EndClientGone
+	default:
+		o.Ending = ledger.EndUpstreamCut
+		if o.CompletionTokens == 0 {
+			return r.void(err)
+		}
+	}
+	receipt, failed := r.hold.Settle(o)
+	return r.summary(receipt), errors.Join(err, failed)
+}
+
+// void ends a call of which nothing was shown and returns err.
+func (r *run) void(err error) (Summary, error) {
+	o := r.outcome(err)
+	o.Ending = ledger.EndUpstreamError
+	switch {
+	case errors.Is(err, ErrClientGone):
+		o.Ending = ledger.EndClientGone
+	case errors.Is(err, ErrShutdown):
+		o.Ending = ledger.EndShutdown
+	}
+	failed := r.hold.Void(o)
+	return Summary{CompletionID: r.head.ID, Ending: o.Ending, Target: o.Target}, errors.Join(err, failed)
+}
+
+// outcome is what is known of the call now. err is what ended it.
+func (r *run) outcome(err error) ledger.Outcome {
+	o := ledger.Outcome{
+		CompletionTokens: r.last.Completion, Status: 200, UsageSource: ledger.UsageCounted,
+		Target: r.route.Target, Attempts: r.route.Attempts, FirstToken: r.first,
+	}
+	if u := r.last.Usage; u != nil {
+		o.CompletionTokens, o.CachedTokens, o.UsageSource = u.CompletionTokens, u.CachedTokens, ledger.UsageProvider
+	}
+	if err != nil {
+		status, code := r.service.Describe(err)
+		if o.ErrorCode = code; !r.started {
+			o.Status = status
+		}
+	}
+	return o
+}
+
+func (r *run) summary(rec ledger.Receipt) Summary {
+	return Summary{
+		CompletionID: r.head.ID,
+		Usage:        wire.Usage{PromptTokens: rec.PromptTokens, CompletionTokens: rec.CompletionTokens, CachedTokens: rec.CachedTokens},
+		Charge:       rec.Charge, Ending: rec.Ending, Target: rec.Target, FirstToken: r.first,
+	}
+}

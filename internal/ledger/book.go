@@ -1,0 +1,111 @@
+package ledger
+
+import (
+	"sync"
+
+	"github.com/parley-ai/parley/internal/money"
+)
+
+// book is one account in memory. At every moment posted + held <= granted.
+type book struct {
+	mu        sync.Mutex
+	granted   money.Amount
+	announced money.Amount // grants on their way to the disk: not to be spent yet
+	posted    money.Amount
+	held      money.Amount
+	running   map[*Hold]struct{}
+}
+
+// reserve sets aside what h needs. When the whole is not there, the output shrinks to
+// what is, but not below least tokens.
+func (b *book) reserve(h *Hold, least int) error {
+	price, prompt := h.receipt.Price, h.receipt.PromptTokens
+	need, err := price.Cost(money.Tokens{Prompt: prompt, Completion: h.receipt.OutputLimit})
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if available := b.granted - b.posted - b.held; need > available {
+		floor, err := price.Cost(money.Tokens{Prompt: prompt, Completion: least})
+		if err != nil {
+			return err
+		}
+		if floor > available {
+			return &InsufficientError{Need: floor, Available: available, Held: b.held}
+		}
+		// floor <= available < need, so the output price is above 0.
+		spare := (available - floor) / price.Output
+		h.receipt.OutputLimit = least + int(spare)
+		need = floor + spare*price.Output
+	}
+	h.receipt.Hold = need
+	b.held += need
+	if b.running == nil {
+		b.running = map[*Hold]struct{}{}
+	}
+	b.running[h] = struct{}{}
+	return nil
+}
+
+// price returns what of cost is charged: all of it, or, when it exceeds the hold,
+// what the hold and the rest of the balance pay.
+func (b *book) price(hold, cost money.Amount) (charge, writtenOff money.Amount) {
+	if cost <= hold {
+		return cost, 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	extra := min(cost-hold, b.granted-b.posted-b.held)
+	b.held += extra // so that nobody else spends it before the charge is posted
+	return hold + extra, cost - hold - extra
+}
+
+// post ends h: its hold is released and charge is spent.
+func (b *book) post(h *Hold, held, charge money.Amount) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held -= held
+	b.posted += charge
+	delete(b.running, h)
+}
+
+// announce makes sure that a grant on its way cannot overflow the account.
+func (b *book) announce(a money.Amount) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sum, err1 := b.granted.Add(b.announced)
+	_, err2 := sum.Add(a)
+	if err1 != nil || err2 != nil {
+		return ErrAmount
+	}
+	b.announced += a
+	return nil
+}
+
+func (b *book) grant(a money.Amount, added bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.announced -= a
+	if added {
+		b.granted += a
+	}
+}
+
+func (b *book) balance() Balance {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Balance{Granted: b.granted, Posted: b.posted, Held: b.held, Running: len(b.running)}
+}
+
+func (b *book) receipts() []Receipt {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var rs []Receipt
+	for h := range b.running {
+		r := h.receipt
+		r.CompletionTokens = int(h.delivered.Load())
+		rs = append(rs, r)
+	}
+	return rs
+}

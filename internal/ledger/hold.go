@@ -1,0 +1,173 @@
+package ledger
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/parley-ai/parley/internal/money"
+)
+
+// Call is what a hold is reserved for.
+type Call struct {
+	RequestID    string
+	CompletionID string
+	AccountID    string
+	KeyID        string
+	Model        string
+	PriceID      string
+	Price        money.Price
+	PlanVersion  string
+	Stream       bool
+	CreatedAt    time.Time
+	PromptTokens int
+	// Output is the most tokens that the answer may have. When the balance does not
+	// cover it, the hold covers fewer, but not fewer than LeastOutput.
+	Output, LeastOutput int
+}
+
+// Outcome is how a call ended. Tokens that were not computed are not counted.
+type Outcome struct {
+	CachedTokens     int
+	CompletionTokens int
+	Status           int // of the HTTP answer
+	ErrorCode        string
+	Ending           Ending
+	UsageSource      UsageSource
+	Target           string
+	Attempts         int
+	FirstToken       time.Duration
+}
+
+// Hold is the credit that one running call has set aside. Its methods are for one
+// goroutine; Settle or Void must be called exactly once.
+type Hold struct {
+	ledger    *Ledger
+	book      *book
+	receipt   Receipt // not changed after Reserve
+	delivered atomic.Int64
+	slot      Slot
+	opened    *pending
+	resolved  bool
+}
+
+// Reserve sets aside credit for a whole call: its prompt and as much output as the
+// hold's OutputLimit says. Nothing is written. It fails with [*InsufficientError] or
+// [ErrUnavailable]; calls that cost nothing are never insufficient.
+func (l *Ledger) Reserve(c Call) (*Hold, error) {
+	if err := l.Available(); err != nil {
+		return nil, err
+	}
+	h := &Hold{ledger: l, book: l.book(c.AccountID), receipt: Receipt{
+		RequestID: c.RequestID, CompletionID: c.CompletionID, AccountID: c.AccountID, KeyID: c.KeyID,
+		Model: c.Model, PriceID: c.PriceID, Price: c.Price, PlanVersion: c.PlanVersion, Stream: c.Stream,
+		CreatedAt: c.CreatedAt, PromptTokens: c.PromptTokens, OutputLimit: c.Output,
+		State: Running, UsageSource: UsageNone,
+	}}
+	if err := h.book.reserve(h, c.LeastOutput); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// OutputLimit is how many tokens of answer the hold covers.
+func (h *Hold) OutputLimit() int { return h.receipt.OutputLimit }
+
+// Persist sends the hold to the disk, so that a crash can charge what was delivered.
+// It does not wait; Durable does. It fails when there is no room to note progress.
+func (h *Hold) Persist() error {
+	slot, err := h.ledger.progress.Claim(h.receipt.RequestID)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	h.slot = slot
+	open := h.receipt
+	h.opened = &pending{op: Op{Open: &open}, done: make(chan struct{})}
+	h.ledger.send(h.opened)
+	return nil
+}
+
+// Durable waits until the hold that [Hold.Persist] sent is on the disk. It fails with
+// [ErrUnavailable]; nothing may then be released.
+func (h *Hold) Durable() error {
+	<-h.opened.done
+	return h.opened.err
+}
+
+// Delivered notes that tokens of answer are about to be released. After a kill of the
+// process the call is charged for exactly the number noted last.
+func (h *Hold) Delivered(tokens int) {
+	h.delivered.Store(int64(tokens))
+	if h.slot != nil {
+		h.slot.Set(tokens)
+	}
+}
+
+// Settle charges what o used, at the price of the reservation, and returns when the
+// charge is durable: only then may the end of the answer be released. The rest of the
+// hold returns to the account. It fails with [ErrUnavailable] or [ErrResolved].
+func (h *Hold) Settle(o Outcome) (Receipt, error) {
+	r := h.finish(o)
+	r.State = Settled
+	cost, err := r.Price.Cost(r.Tokens())
+	if err != nil {
+		return r, fmt.Errorf("charge of %s: %w", r.RequestID, err)
+	}
+	held := r.Hold
+	r.Charge, r.WrittenOff = h.book.price(r.Hold, cost)
+	held = max(held, r.Charge)
+	p, err := h.resolve(&r, held)
+	if err != nil {
+		return r, err
+	}
+	<-p.done
+	return r, p.err
+}
+
+// Void ends the call without a charge: no answer was computed for it. The credit is
+// free at once; the receipt follows. It fails with [ErrResolved].
+func (h *Hold) Void(o Outcome) error {
+	o.CachedTokens, o.CompletionTokens, o.UsageSource = 0, 0, UsageNone
+	r := h.finish(o)
+	r.State, r.PromptTokens = Voided, 0
+	_, err := h.resolve(&r, r.Hold)
+	return err
+}
+
+// finish fills a receipt with the outcome.
+func (h *Hold) finish(o Outcome) Receipt {
+	r := h.receipt
+	r.CachedTokens, r.CompletionTokens = o.CachedTokens, o.CompletionTokens
+	r.Status, r.ErrorCode, r.Ending, r.UsageSource = o.Status, o.ErrorCode, o.Ending, o.UsageSource
+	r.Target, r.Attempts = o.Target, o.Attempts
+	r.FirstToken, r.Total = o.FirstToken, time.Since(r.CreatedAt)
+	return r
+}
+
+// resolve sends the end of the call to the disk. The books in memory follow the
+// commit, so that nobody spends what a crash would still charge; what was not charged
+// needs no such care.
+func (h *Hold) resolve(r *Receipt, held money.Amount) (*pending, error) {
+	if h.resolved {
+		return nil, fmt.Errorf("%w: %s", ErrResolved, r.RequestID)
+	}
+	h.resolved = true
+	p := &pending{op: Op{Close: r}, done: make(chan struct{})}
+	p.apply = func(res Result) {
+		if !res.Applied {
+			p.err = fmt.Errorf("%w: %s", ErrResolved, r.RequestID)
+			return
+		}
+		if r.State != Voided {
+			h.book.post(h, held, r.Charge)
+		}
+		if h.slot != nil {
+			h.slot.Release()
+		}
+	}
+	if r.State == Voided {
+		h.book.post(h, held, 0)
+	}
+	h.ledger.send(p)
+	return p, nil
+}

@@ -1,0 +1,293 @@
+// Package ledger keeps the credits: what was granted, what running calls hold and
+// what was charged.
+//
+// Decisions are made in memory, exactly; durability is one batching committer in
+// front of a [Store]. A call reserves credit, is charged or voided exactly once, and
+// releases nothing billable before its charge is durable:
+//
+//	h, err := l.Reserve(call)        // memory only: the hold covers the whole answer
+//	h.Persist()                      // a stream: its hold row is on the way to the disk
+//	<-h.Durable()                    // before the first byte of a stream
+//	h.Delivered(n)                   // before each part
+//	err = h.Settle(outcome)          // durable when it returns: now release the end
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parley-ai/parley/internal/ident"
+	"github.com/parley-ai/parley/internal/money"
+)
+
+// Errors of this package.
+var (
+	// ErrUnavailable means that the books cannot be made durable now: nothing
+	// billable may be released or admitted.
+	ErrUnavailable = errors.New("the ledger cannot be written")
+	// ErrResolved means that a hold was charged or voided already.
+	ErrResolved = errors.New("the hold was resolved already")
+	// ErrAccount means a grant to an account that the store does not have.
+	ErrAccount = errors.New("no such account")
+	// ErrAmount means a grant that is not above zero or makes a balance overflow.
+	ErrAmount = errors.New("amount must be above 0 and leave the balance below 9.2e9 IU")
+)
+
+// InsufficientError is a call that the balance does not cover.
+type InsufficientError struct {
+	Need      money.Amount // what the smallest acceptable answer would hold
+	Available money.Amount // what could be held
+	Held      money.Amount // what running calls hold
+}
+
+func (e *InsufficientError) Error() string {
+	return fmt.Sprintf("insufficient credit: %s needed, %s available, %s held", e.Need, e.Available, e.Held)
+}
+
+// Grant is credit given to an account. A Source that was granted before adds nothing.
+type Grant struct {
+	ID        string
+	AccountID string
+	Amount    money.Amount
+	Note      string
+	Source    string // unique per account; empty for a grant that may repeat
+	CreatedAt time.Time
+}
+
+// Granted says what became of a grant.
+type Granted struct {
+	Added bool
+	At    time.Time // when it was added, now or before
+}
+
+// Op is one change to the books; exactly one field is set.
+type Op struct {
+	Open  *Receipt // the hold of a stream that starts
+	Close *Receipt // the end of a call; resolves its hold row where it has one
+	Grant *Grant
+}
+
+// Result says what an Op did. Applied is false for a Grant or Close that was there before.
+type Result struct {
+	Applied bool
+	At      time.Time // of the grant that counts; zero when there is no such account
+}
+
+// Totals are the books of one account at rest.
+type Totals struct {
+	AccountID       string
+	Granted, Posted money.Amount
+}
+
+// Store keeps the books. Commit applies all ops or none, in one transaction that is
+// durable when it returns; after an error the ledger never calls it again.
+type Store interface {
+	Totals(ctx context.Context) ([]Totals, error)
+	OpenHolds(ctx context.Context) ([]Receipt, error)
+	Commit(ctx context.Context, ops []Op) ([]Result, error)
+}
+
+// Progress remembers, beyond the life of the process, how many tokens each running
+// stream has delivered. Its methods are safe for concurrent use.
+type Progress interface {
+	// Claim gives the request a slot.
+	Claim(requestID string) (Slot, error)
+	// Delivered is what the last process noted for the request, 0 if nothing.
+	Delivered(requestID string) int
+	// Reset forgets the last process.
+	Reset() error
+}
+
+// Slot is the progress of one stream.
+type Slot interface {
+	Set(tokens int)
+	Release()
+}
+
+// Ledger is the books of all accounts. It is safe for concurrent use.
+type Ledger struct {
+	store     Store
+	progress  Progress
+	books     sync.Map // account id -> *book
+	queue     chan *pending
+	stopped   chan struct{} // closed when the committer has ended
+	failed    chan struct{} // closed when a commit failed
+	failure   error         // set before failed is closed
+	admission atomic.Pointer[error]
+
+	mu     sync.RWMutex // held for reading by every send to queue
+	closed bool
+}
+
+// Recovery says what Open found of calls that the last process did not finish.
+type Recovery struct {
+	Settled, Voided int
+}
+
+// Open loads the books and resolves what the last process left: a stream that had
+// delivered tokens is charged for exactly those, any other hold is voided. The
+// ledger writes through store until [Ledger.Close].
+func Open(ctx context.Context, store Store, progress Progress) (*Ledger, Recovery, error) {
+	l := &Ledger{
+		store: store, progress: progress,
+		queue: make(chan *pending, maxBatch), stopped: make(chan struct{}), failed: make(chan struct{}),
+	}
+	rec, err := l.recover(ctx)
+	if err != nil {
+		return nil, rec, err
+	}
+	totals, err := store.Totals(ctx)
+	if err != nil {
+		return nil, rec, err
+	}
+	for _, t := range totals {
+		l.books.Store(t.AccountID, &book{granted: t.Granted, posted: t.Posted})
+	}
+	go l.commit(context.WithoutCancel(ctx))
+	return l, rec, nil
+}
+
+// recover resolves the holds of the last process in one transaction.
+func (l *Ledger) recover(ctx context.Context) (rec Recovery, err error) {
+	open, err := l.store.OpenHolds(ctx)
+	if err != nil {
+		return rec, err
+	}
+	var ops []Op
+	for _, r := range open {
+		n := l.progress.Delivered(r.RequestID)
+		r.State, r.Ending, r.UsageSource = Voided, EndCrash, UsageNone
+		if n > 0 {
+			r.CompletionTokens = min(n, r.OutputLimit)
+			if r.Charge, err = r.Price.Cost(r.Tokens()); err != nil {
+				return rec, fmt.Errorf("hold %s: %w", r.RequestID, err)
+			}
+			r.State, r.UsageSource, r.Status = Recovered, UsageProgress, 200
+			rec.Settled++
+		} else {
+			r.PromptTokens, r.CachedTokens = 0, 0
+			rec.Voided++
+		}
+		ops = append(ops, Op{Close: &r})
+	}
+	if len(ops) > 0 {
+		results, err := l.store.Commit(ctx, ops)
+		if err != nil {
+			return rec, err
+		}
+		for i, res := range results {
+			if !res.Applied {
+				return rec, fmt.Errorf("%w: %s", ErrResolved, ops[i].Close.RequestID)
+			}
+		}
+	}
+	return rec, l.progress.Reset()
+}
+
+func (l *Ledger) book(accountID string) *book {
+	if b, ok := l.books.Load(accountID); ok {
+		return b.(*book)
+	}
+	b, _ := l.books.LoadOrStore(accountID, new(book))
+	return b.(*book)
+}
+
+// SetAdmission closes the ledger to new calls for the reason err, or opens it with
+// nil. Running calls go on.
+func (l *Ledger) SetAdmission(err error) {
+	if err == nil {
+		l.admission.Store(nil)
+		return
+	}
+	l.admission.Store(&err)
+}
+
+// Available reports whether calls can be admitted: nil, or an error that wraps
+// [ErrUnavailable].
+func (l *Ledger) Available() error {
+	select {
+	case <-l.failed:
+		return fmt.Errorf("%w: %w", ErrUnavailable, l.failure)
+	default:
+	}
+	if err := l.admission.Load(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, *err)
+	}
+	return nil
+}
+
+// Failed is closed when a commit has failed. The state of the disk is then unknown
+// (a second fsync can report success for pages that the first one lost), so the
+// process must end and recover from what is there.
+func (l *Ledger) Failed() <-chan struct{} { return l.failed }
+
+// Err is why [Ledger.Failed] is closed.
+func (l *Ledger) Err() error {
+	select {
+	case <-l.failed:
+		return l.failure
+	default:
+		return nil
+	}
+}
+
+// Grant adds credit and returns when it is durable. It fails with [ErrAmount],
+// [ErrAccount] or [ErrUnavailable].
+func (l *Ledger) Grant(ctx context.Context, g Grant) (Granted, error) {
+	if g.Amount <= 0 || g.Amount > money.MaxAmount {
+		return Granted{}, ErrAmount
+	}
+	b := l.book(g.AccountID)
+	// The reservation of room keeps concurrent grants from overflowing together.
+	if err := b.announce(g.Amount); err != nil {
+		return Granted{}, err
+	}
+	g.ID, g.CreatedAt = ident.New(ident.Grant), time.Now().UTC().Truncate(time.Microsecond)
+	p := &pending{op: Op{Grant: &g}, done: make(chan struct{})}
+	p.apply = func(r Result) { b.grant(g.Amount, r.Applied) }
+	l.send(p)
+	<-p.done // not ctx: the outcome of a change to the books is always learnt
+	if p.err != nil {
+		return Granted{}, p.err
+	}
+	if !p.result.Applied && p.result.At.IsZero() {
+		return Granted{}, ErrAccount
+	}
+	return Granted{Added: p.result.Applied, At: p.result.At}, nil
+}
+
+// Balance is the books of one account at this moment.
+type Balance struct {
+	Granted, Posted, Held money.Amount
+	Running               int // calls
+}
+
+// Balance is what is left before holds: granted less posted.
+func (b Balance) Balance() money.Amount { return b.Granted - b.Posted }
+
+// Available is what a new call could hold.
+func (b Balance) Available() money.Amount { return b.Granted - b.Posted - b.Held }
+
+// Balance returns the books of an account; one that was never granted anything has zeros.
+func (l *Ledger) Balance(accountID string) Balance { return l.book(accountID).balance() }
+
+// Running returns a receipt in state running for each call of the account that is
+// under way, in no order.
+func (l *Ledger) Running(accountID string) []Receipt { return l.book(accountID).receipts() }
+
+// Close waits until everything queued is durable and stops the committer. Calls
+// that are still running can no longer be settled.
+func (l *Ledger) Close() error {
+	l.mu.Lock()
+	if !l.closed {
+		l.closed = true
+		close(l.queue)
+	}
+	l.mu.Unlock()
+	<-l.stopped
+	return l.Err()
+}

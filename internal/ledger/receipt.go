@@ -1,0 +1,112 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/parley-ai/parley/internal/money"
+)
+
+// State is where a call stands in the books.
+type State string
+
+// The states of a receipt. The last three are final.
+const (
+	Running   State = "running"
+	Settled   State = "settled"
+	Recovered State = "recovered" // charged by the start after a crash
+	Voided    State = "voided"    // not charged
+)
+
+// Ending says how a call ended.
+type Ending string
+
+// The endings of a call.
+const (
+	EndStop          Ending = "stop"
+	EndLength        Ending = "length"
+	EndToolCalls     Ending = "tool_calls"
+	EndFilter        Ending = "content_filter"
+	EndClientGone    Ending = "client_gone"
+	EndUpstreamCut   Ending = "upstream_cut"
+	EndUpstreamError Ending = "upstream_error"
+	EndKeyRevoked    Ending = "key_revoked"
+	EndShutdown      Ending = "shutdown"
+	EndCrash         Ending = "crash"
+)
+
+// UsageSource says where the token counts of a receipt come from.
+type UsageSource string
+
+// The sources of token counts.
+const (
+	UsageProvider  UsageSource = "provider"
+	UsageCounted   UsageSource = "counted"
+	UsageEstimated UsageSource = "estimated"
+	UsageProgress  UsageSource = "progress" // the stream's progress slot, after a crash
+	UsageNone      UsageSource = "none"
+)
+
+// Receipt explains one admitted call: what was reserved for it, what it used and
+// what it cost. Its request id is its identity in the books.
+type Receipt struct {
+	RequestID    string
+	CompletionID string
+	AccountID    string
+	KeyID        string
+	Model        string
+	PriceID      string
+	Price        money.Price
+	PlanVersion  string
+	Stream       bool
+	CreatedAt    time.Time
+
+	PromptTokens     int
+	CachedTokens     int // of the prompt tokens
+	CompletionTokens int
+	OutputLimit      int // the tokens of answer that the hold covers
+
+	Hold       money.Amount
+	Charge     money.Amount
+	WrittenOff money.Amount // used beyond what the account could pay: the operator's loss
+
+	Status      int // of the HTTP answer
+	ErrorCode   string
+	State       State
+	Ending      Ending
+	UsageSource UsageSource
+	Target      string // "upstream/model"
+	Attempts    int
+	FirstToken  time.Duration // from admission; 0 when none came
+	Total       time.Duration // from admission to the end
+}
+
+// Tokens is what the receipt charges for.
+func (r *Receipt) Tokens() money.Tokens {
+	return money.Tokens{Prompt: r.PromptTokens, Cached: r.CachedTokens, Completion: r.CompletionTokens}
+}
+
+// Report is the proof of the books.
+type Report struct {
+	Accounts   int64
+	Entries    int64
+	Invariants []Invariant
+	Took       time.Duration
+}
+
+// Invariant is one law of the books. Detail names account, difference and first entry
+// where it is broken.
+type Invariant struct {
+	Name   string
+	OK     bool
+	Detail string
+}
+
+// OK reports whether every invariant holds.
+func (r *Report) OK() bool {
+	for _, i := range r.Invariants {
+		if !i.OK {
+			return false
+		}
+	}
+	return true
+}

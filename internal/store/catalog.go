@@ -1,0 +1,55 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/catalog"
+)
+
+// SaveCatalog makes sure that the prices and plans of the configuration have their
+// immutable rows, and notes the rows' ids in models and plans. A row's id is a hash of
+// what it says, so what did not change keeps its row, and what changes back finds it.
+func (d *DB) SaveCatalog(ctx context.Context, models []catalog.Model, plans []account.Plan) error {
+	now := micros(time.Now())
+	return d.tx(ctx, func(tx *sql.Tx) error {
+		for i := range models {
+			m := &models[i]
+			m.PriceID = rowID("price_", m.ID, m.Price.Input, m.Price.CachedInput, m.Price.Output)
+			if _, err := tx.ExecContext(ctx, `INSERT INTO model_price (id, model, input, cached, output, created_at) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING`,
+				m.PriceID, m.ID, int64(m.Price.Input), int64(m.Price.CachedInput), int64(m.Price.Output), now); err != nil {
+				return err
+			}
+		}
+		for i := range plans {
+			p := &plans[i]
+			open := []string{}
+			for _, m := range models {
+				if m.OnPlan(p.ID) {
+					open = append(open, m.ID)
+				}
+			}
+			list, err := json.Marshal(open)
+			if err != nil {
+				return err
+			}
+			p.Version = rowID("plan_", p.ID, p.RPM, p.TPM, p.Concurrency, string(list))
+			if _, err := tx.ExecContext(ctx, `INSERT INTO plan_version (id, plan, rpm, tpm, concurrency, models, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING`,
+				p.Version, p.ID, p.RPM, p.TPM, p.Concurrency, string(list), now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func rowID(prefix string, parts ...any) string {
+	h := sha256.Sum256(fmt.Appendf(nil, "%q", parts))
+	return prefix + hex.EncodeToString(h[:12])
+}

@@ -1,0 +1,195 @@
+// Package store keeps accounts, keys and books in SQLite.
+//
+// One connection writes; readers have their own. Every method is one transaction,
+// and what it has written is on the disk when it returns (WAL, synchronous=FULL).
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/ledger"
+	"modernc.org/sqlite"
+)
+
+var (
+	_ account.Store = (*DB)(nil)
+	_ apikey.Store  = (*DB)(nil)
+	_ ledger.Store  = (*DB)(nil)
+)
+
+// FileName is the database in the data directory.
+const FileName = "parley.db"
+
+// leastSQLite is the first release without the WAL-reset bug, which could corrupt a
+// database (sqlite.org, release notes of 3.51.3).
+const leastSQLite = "3.51.3"
+
+// Errors of Open.
+var (
+	// ErrNewerSchema means that a newer version of Parley has written the database.
+	ErrNewerSchema = errors.New("the database was written by a newer version of parley")
+	// ErrNotOurs means that the file is no database of Parley's, or a damaged one.
+	ErrNotOurs = errors.New("not a parley database, or a damaged one")
+)
+
+// DB is the database of one data directory. It is safe for concurrent use by one
+// process; the lock on the data directory keeps others out.
+type DB struct {
+	write, read *sql.DB
+	stmts       statements
+	schema      int
+	created     bool
+}
+
+// Open opens dir/parley.db, creating it where there is none, and brings its schema up
+// to date. It fails with [ErrNewerSchema] or [ErrNotOurs].
+func Open(ctx context.Context, dir string) (*DB, error) {
+	path := filepath.Join(dir, FileName)
+	_, err := os.Stat(path)
+	d := &DB{created: errors.Is(err, os.ErrNotExist)}
+	// busy_timeout comes first: switching to WAL must be able to wait. Immediate
+	// transactions take the write lock at once instead of failing half way.
+	const pragmas = "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_txlock=immediate"
+	if d.write, err = open(path, pragmas, 1); err != nil {
+		return nil, err
+	}
+	if err := d.start(ctx); err != nil {
+		d.write.Close()
+		return nil, explain(path, err)
+	}
+	if d.read, err = open(path, "_pragma=busy_timeout(10000)&_pragma=query_only(1)", 4); err != nil {
+		d.write.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func open(path, pragmas string, conns int) (*sql.DB, error) {
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+pragmas)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return db, nil
+}
+
+// start checks the library, migrates and prepares what the hot path runs.
+func (d *DB) start(ctx context.Context) error {
+	var version string
+	if err := d.write.QueryRowContext(ctx, `SELECT sqlite_version()`).Scan(&version); err != nil {
+		return err
+	}
+	if older(version, leastSQLite) {
+		return fmt.Errorf("SQLite %s can corrupt databases; this build needs %s or later", version, leastSQLite)
+	}
+	schema, err := migrate(ctx, d.write)
+	if err != nil {
+		return err
+	}
+	d.schema = schema
+	return d.stmts.prepare(ctx, d.write)
+}
+
+// explain says in our words what SQLite found wrong with the file.
+func explain(path string, err error) error {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		switch e.Code() & 0xff {
+		case 26, 11: // SQLITE_NOTADB, SQLITE_CORRUPT
+			return fmt.Errorf("%s: %w: %w", path, ErrNotOurs, err)
+		}
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// older compares dotted numbers.
+func older(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range min(len(as), len(bs)) {
+		var x, y int
+		fmt.Sscan(as[i], &x)
+		fmt.Sscan(bs[i], &y)
+		if x != y {
+			return x < y
+		}
+	}
+	return len(as) < len(bs)
+}
+
+// SchemaVersion is the number of the last migration.
+func (d *DB) SchemaVersion() int { return d.schema }
+
+// New reports whether Open created the database.
+func (d *DB) New() bool { return d.created }
+
+// Close ends all connections; the last one folds the WAL into the database.
+func (d *DB) Close() error {
+	return errors.Join(d.stmts.close(), d.read.Close(), d.write.Close())
+}
+
+// tx runs f in one transaction on the writing connection.
+func (d *DB) tx(ctx context.Context, f func(*sql.Tx) error) error {
+	tx, err := d.write.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := f(tx); err != nil {
+		return errors.Join(err, ignoreDone(tx.Rollback()))
+	}
+	return tx.Commit()
+}
+
+func ignoreDone(err error) error {
+	if errors.Is(err, sql.ErrTxDone) {
+		return nil
+	}
+	return err
+}
+
+// micros and instant translate times; the zero time is NULL.
+func micros(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMicro()
+}
+
+func instant(us sql.NullInt64) time.Time {
+	if !us.Valid {
+		return time.Time{}
+	}
+	return time.UnixMicro(us.Int64).UTC()
+}
+
+// unique reports whether err is a broken UNIQUE constraint.
+func unique(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && e.Code() == 2067 // SQLITE_CONSTRAINT_UNIQUE
+}
+
+// rows collects a query's rows.
+func rows[T any](rs *sql.Rows, err error, scan func(*sql.Rows, *T) error) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rs.Close()
+	var all []T
+	for rs.Next() {
+		var v T
+		if err := scan(rs, &v); err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, rs.Err()
+}

@@ -1,0 +1,95 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/money"
+)
+
+// invariants are the laws of the books. Each query returns the first account or entry
+// that breaks its law: what it is, what stands in the books and what should.
+var invariants = []struct{ name, query string }{
+	{
+		"granted is the sum of the grants",
+		`SELECT a.id, a.granted, coalesce(g.total, 0) FROM account a
+		 LEFT JOIN (SELECT account_id, sum(amount) AS total FROM credit_grant GROUP BY account_id) g ON g.account_id = a.id
+		 WHERE a.granted <> coalesce(g.total, 0) ORDER BY a.id LIMIT 1`,
+	},
+	{
+		"posted is the sum of the charges",
+		`SELECT a.id, a.posted, coalesce(c.total, 0) FROM account a
+		 LEFT JOIN (SELECT account_id, sum(amount) AS total FROM charge GROUP BY account_id) c ON c.account_id = a.id
+		 WHERE a.posted <> coalesce(c.total, 0) ORDER BY a.id LIMIT 1`,
+	},
+	{
+		"posted and held are covered by what was granted",
+		`SELECT a.id, a.posted + coalesce(h.total, 0), a.granted FROM account a
+		 LEFT JOIN (SELECT account_id, sum(amount) AS total FROM hold GROUP BY account_id) h ON h.account_id = a.id
+		 WHERE a.posted < 0 OR a.posted + coalesce(h.total, 0) > a.granted ORDER BY a.id LIMIT 1`,
+	},
+	{
+		"no call is both running and ended",
+		`SELECT c.id, 2, 1 FROM charge c JOIN hold h ON h.id = c.id ORDER BY c.id LIMIT 1`,
+	},
+	{
+		"every charge is its tokens at its price",
+		`SELECT c.id, c.amount + c.written_off,
+		   (c.prompt_tokens - c.cached_tokens) * p.input + c.cached_tokens * p.cached + c.completion_tokens * p.output
+		 FROM charge c LEFT JOIN model_price p ON p.id = c.price_id
+		 WHERE p.id IS NULL OR c.amount + c.written_off <>
+		   (c.prompt_tokens - c.cached_tokens) * p.input + c.cached_tokens * p.cached + c.completion_tokens * p.output
+		 ORDER BY c.id LIMIT 1`,
+	},
+	{
+		"what was voided cost nothing",
+		`SELECT id, amount, 0 FROM charge WHERE state = 'voided' AND (amount <> 0 OR written_off <> 0) ORDER BY id LIMIT 1`,
+	},
+	{
+		"all balances add up to all entries",
+		`SELECT 'all accounts', a, e FROM (
+		   SELECT (SELECT coalesce(sum(granted - posted), 0) FROM account) AS a,
+		     (SELECT coalesce(sum(amount), 0) FROM credit_grant) - (SELECT coalesce(sum(amount), 0) FROM charge) AS e) t
+		 WHERE a <> e`,
+	},
+}
+
+// Verify proves the books from the rows alone, in one snapshot, while calls go on.
+func (d *DB) Verify(ctx context.Context) (ledger.Report, error) {
+	start := time.Now()
+	var rep ledger.Report
+	tx, err := d.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return rep, err
+	}
+	defer tx.Rollback() // nothing was written
+	err = tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM account), (SELECT count(*) FROM credit_grant) + (SELECT count(*) FROM charge)`).
+		Scan(&rep.Accounts, &rep.Entries)
+	if err != nil {
+		return rep, err
+	}
+	for _, inv := range invariants {
+		var (
+			what      string
+			have, due money.Amount
+		)
+		err := tx.QueryRowContext(ctx, inv.query).Scan(&what, &have, &due)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			rep.Invariants = append(rep.Invariants, ledger.Invariant{Name: inv.name, OK: true})
+		case err != nil:
+			return rep, fmt.Errorf("%s: %w", inv.name, err)
+		default:
+			rep.Invariants = append(rep.Invariants, ledger.Invariant{
+				Name:   inv.name,
+				Detail: fmt.Sprintf("%s: the books say %s, it should be %s, difference %s", what, have, due, have-due),
+			})
+		}
+	}
+	rep.Took = time.Since(start)
+	return rep, nil
+}

@@ -1,0 +1,82 @@
+// Package upstream is what computes answers, seen from the line: providers, the
+// pieces they push and the classes of their failures.
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/parley-ai/parley/internal/wire"
+)
+
+// Call is one request as a provider gets it.
+type Call struct {
+	ID        string // of the completion
+	Owner     string // the account, for fairness; never sent outside
+	Model     string // the model's name at the provider
+	Request   *wire.ChatRequest
+	MaxTokens int    // of the answer, always set: the hold covers no more
+	Seed      uint64 // given by the caller, else random
+}
+
+// Event is one piece of an answer.
+type Event struct {
+	Text        string
+	Completion  int               // tokens of answer so far, this piece included
+	Finish      wire.FinishReason // set on the last event only
+	Usage       *wire.Usage       // what the provider itself counted, on the last event, if it did
+	Fingerprint string            // of model and build, the same in every event
+}
+
+// Counter counts prompts before a call is admitted. It stops soon after limit tokens,
+// when the count says only "at least". exact is false for an estimate.
+type Counter interface {
+	CountPrompt(req *wire.ChatRequest, limit int) (n int, exact bool, err error)
+}
+
+// Provider computes answers. It is safe for concurrent use.
+type Provider interface {
+	Counter
+	// Capabilities is what the model of that name can do.
+	Capabilities(model string) wire.Capabilities
+	// Generate computes one answer and hands each piece to yield, in order and from
+	// the calling goroutine. It returns nil after an event with Finish. An error of
+	// yield stops it and is returned as it is; so is the cause of ctx. Everything
+	// else is a [*Failure]. When it returns, nothing is computed any more.
+	Generate(ctx context.Context, call *Call, yield func(Event) error) error
+}
+
+// Route says where an answer came from, for its receipt.
+type Route struct {
+	Target   string // "upstream/model", the last that was tried
+	Attempts int
+}
+
+// ErrNotStarted is joined to the error of a call that ended before anything was
+// computed for it.
+var ErrNotStarted = errors.New("the call had not started")
+
+// Class is what kind of failure a provider had.
+type Class string
+
+// The classes of failure.
+const (
+	Failed      Class = "failed"      // an error, or an answer that is none
+	Unreachable Class = "unreachable" // no connection
+	Timeout     Class = "timeout"
+	Overloaded  Class = "overloaded" // a provider that refuses for its load
+	Busy        Class = "busy"       // our own engine's queue is full
+	Cut         Class = "cut"        // the answer broke off
+)
+
+// Failure is a provider's failure. Its text is for the log, never for a client.
+type Failure struct {
+	Class Class
+	Err   error
+}
+
+func (f *Failure) Error() string { return fmt.Sprintf("upstream %s: %v", f.Class, f.Err) }
+
+// Unwrap returns the provider's error.
+func (f *Failure) Unwrap() error { return f.Err }
