@@ -1,0 +1,175 @@
+package ledger_test
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/money"
+)
+
+// crashDir, in the environment, makes the test binary the process that is killed.
+const crashDir = "PARLEY_TEST_CRASH_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(crashDir); dir != "" {
+		victim(dir)
+	}
+	os.Exit(m.Run())
+}
+
+// victim runs calls until it is killed and tells of each, on standard output, what a
+// caller would have seen by then: "charge ID AMOUNT" for an answer that was released
+// whole, "part ID TOKENS" for tokens of a stream.
+func victim(dir string) {
+	b := open(new(testing.T), dir, nil)
+	totals, err := b.db.Totals(context.Background())
+	if err != nil || len(totals) == 0 {
+		panic(fmt.Sprint("no account: ", err))
+	}
+	account := totals[0].AccountID
+	for w := range 32 {
+		go func() {
+			for {
+				if err := serve(b, account, w%2 == 0); err != nil {
+					panic(err)
+				}
+			}
+		}()
+	}
+	select {}
+}
+
+func serve(b *books, account string, stream bool) error {
+	c := b.call(account, stream, 20)
+	h, err := b.Reserve(c)
+	if err != nil {
+		return err
+	}
+	n := 1 + rand.IntN(20)
+	if stream {
+		if err := h.Persist(); err != nil {
+			return err
+		}
+		if err := h.Durable(); err != nil {
+			return err
+		}
+		for i := range n {
+			h.Delivered(i + 1)
+			fmt.Printf("part %s %d\n", c.RequestID, i+1) // one write(2): what is read was sent
+		}
+	}
+	r, err := h.Settle(done(n))
+	if err != nil {
+		return err
+	}
+	fmt.Printf("charge %s %d\n", c.RequestID, int64(r.Charge))
+	return nil
+}
+
+// A process is killed at random moments; what its callers have seen must be in the
+// books, once and exactly. The checker reads the database by plain SQL.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	points := 10
+	if testing.Short() {
+		points = 3
+	}
+	dir := t.TempDir()
+	setup := open(t, dir, nil)
+	setup.account(t, 1_000_000*money.IU)
+	setup.stop()
+	var charges, parts, recovered int
+	for range points {
+		charged, delivered := kill(t, dir, time.Duration(30+rand.IntN(120))*time.Millisecond)
+		b := open(t, dir, nil)
+		recovered += b.recovery.Settled
+		b.verify(t)
+		b.stop()
+		check(t, dir, charged, delivered)
+		charges, parts = charges+len(charged), parts+len(delivered)
+	}
+	t.Logf("%d kills, %d answers and %d streams seen, %d streams recovered", points, charges, parts, recovered)
+	if charges == 0 || recovered == 0 {
+		t.Errorf("%d answers and %d recoveries: the kills came too early to prove anything", charges, recovered)
+	}
+}
+
+// kill runs a victim for about d from its first answer on and returns what was seen.
+func kill(t *testing.T, dir string, d time.Duration) (charged, delivered map[string]int64) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe)
+	cmd.Env = append(os.Environ(), crashDir+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	charged, delivered = map[string]int64{}, map[string]int64{}
+	var timer sync.Once
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		timer.Do(func() { time.AfterFunc(d, func() { cmd.Process.Kill() }) })
+		var what, id string
+		var n int64
+		if k, _ := fmt.Sscanf(lines.Text(), "%s %s %d", &what, &id, &n); k != 3 {
+			continue // cut off by the kill
+		}
+		if what == "charge" {
+			charged[id] = n
+		} else {
+			delivered[id] = n
+		}
+	}
+	_ = cmd.Wait() // it was killed
+	return charged, delivered
+}
+
+func check(t *testing.T, dir string, charged, delivered map[string]int64) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "parley.db")+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var holds, twice int
+	if err := db.QueryRow(`SELECT (SELECT count(*) FROM hold), (SELECT count(*) - count(DISTINCT id) FROM charge)`).Scan(&holds, &twice); err != nil {
+		t.Fatal(err)
+	}
+	if holds != 0 || twice != 0 {
+		t.Errorf("%d holds left, %d charges twice", holds, twice)
+	}
+	for id, want := range charged {
+		var got int64
+		if err := db.QueryRow(`SELECT amount FROM charge WHERE id = ?`, id).Scan(&got); err != nil || got != want {
+			t.Errorf("%s was released with a charge of %d; the books have %d, %v", id, want, got, err)
+		}
+	}
+	for id, n := range delivered {
+		var tokens, amount int64
+		var state string
+		if err := db.QueryRow(`SELECT completion_tokens, amount, state FROM charge WHERE id = ?`, id).Scan(&tokens, &amount, &state); err != nil {
+			t.Errorf("%s showed %d tokens: %v", id, n, err)
+			continue
+		}
+		// Noted before it is shown: at most the one part that was on its way.
+		if state == string(ledger.Recovered) && tokens != n && tokens != n+1 || tokens < n || amount != 100+20*tokens {
+			t.Errorf("%s showed %d tokens; it is %s with %d tokens for %d", id, n, state, tokens, amount)
+		}
+	}
+}
