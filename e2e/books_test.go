@@ -138,7 +138,7 @@ func checkTotals(t *testing.T, db *sql.DB) {
 			WHERE a.posted <> coalesce((SELECT sum(amount) FROM charge c WHERE c.account_id = a.id), 0)`,
 		"granted is the sum of the grants": `SELECT count(*) FROM account a
 			WHERE a.granted <> coalesce((SELECT sum(amount) FROM credit_grant g WHERE g.account_id = a.id), 0)`,
-		"no account is below zero":      `SELECT count(*) FROM account WHERE posted > granted`,
+		"no account is below zero":       `SELECT count(*) FROM account WHERE posted > granted`,
 		"no completion is charged twice": `SELECT count(*) - count(DISTINCT completion_id) FROM charge`,
 		"no call is held and charged":    `SELECT count(*) FROM hold h JOIN charge c ON c.id = h.id`,
 	} {

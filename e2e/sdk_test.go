@@ -198,4 +198,3 @@ func TestOpenAIPython(t *testing.T) {
 		t.Errorf("%d checks ran, exit code %d:\n%s", ran, exitCode(err), out)
 	}
 }
-

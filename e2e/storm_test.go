@@ -65,16 +65,19 @@ func TestStorm(t *testing.T) {
 					<-time.After(50 * time.Millisecond)
 					continue
 				}
-				mu.Lock()
-				got[a.Status]++
+				var e entry
 				if a.Status == http.StatusOK {
-					e := entry{requestID: a.Header.Get("X-Request-Id"), complete: true}
+					e = entry{requestID: a.Header.Get("X-Request-Id"), complete: true}
 					if st := readStream(string(a.Body)); len(st.chunks) > 0 {
 						e.completionID, e.usage = st.chunks[0].ID, st.usage
 					} else {
 						done := wantCompletion(t, a)
 						e.completionID, e.usage = done.ID, done.Usage
 					}
+				}
+				mu.Lock()
+				got[a.Status]++
+				if e.complete {
 					ids = append(ids, e)
 				}
 				mu.Unlock()
