@@ -88,14 +88,14 @@ func TestAccess_Revoke(t *testing.T) {
 		if len(list) == 1 && list[0].State == "settled" && list[0].Ending == "key_revoked" && list[0].CompletionTokens > 0 {
 			return nil
 		}
-		return errReceipt(list)
+		return receiptsError(list)
 	})
 }
 
-type errReceipt []receipt
+type receiptsError []receipt
 
 // Error prints the receipts that are not yet what a test waits for.
-func (e errReceipt) Error() string {
+func (e receiptsError) Error() string {
 	var b strings.Builder
 	for _, r := range e {
 		b.WriteString(r.State + " " + r.Ending + " " + r.Charge + "; ")
@@ -121,7 +121,7 @@ func TestAccess_Accounts(t *testing.T) {
 	expiring := runJSON[struct{ Secret string }](t, s, "key", "create", "--account", "Ann & Sons", "--expires", soon).Secret
 	eventually(t, 10*time.Second, func() error {
 		if a := post(t, s, expiring, body("")); a.Status != http.StatusUnauthorized {
-			return errStatus(a.Status)
+			return statusError(a.Status)
 		}
 		return nil
 	})
@@ -137,7 +137,7 @@ func TestAccess_Accounts(t *testing.T) {
 	}
 }
 
-type errStatus int
+type statusError int
 
 // Error names the status that is not yet the right one.
-func (e errStatus) Error() string { return http.StatusText(int(e)) }
+func (e statusError) Error() string { return http.StatusText(int(e)) }

@@ -88,6 +88,7 @@ type witnesses struct {
 
 // ask calls until stop; every second client streams.
 func (w *witnesses) ask(t *testing.T, i int) {
+	t.Helper()
 	for n := 0; ; n++ {
 		select {
 		case <-w.stop:
@@ -119,6 +120,7 @@ func (w *witnesses) ask(t *testing.T, i int) {
 }
 
 func (w *witnesses) whole(t *testing.T, s *proc.Server, body string) (entry, bool) {
+	t.Helper()
 	a, err := tryPost(t, w.client, s, w.key, body)
 	if a.Header == nil {
 		return entry{}, false
@@ -143,6 +145,7 @@ func (w *witnesses) whole(t *testing.T, s *proc.Server, body string) (entry, boo
 }
 
 func (w *witnesses) stream(t *testing.T, s *proc.Server, body string) (entry, bool) {
+	t.Helper()
 	resp, err := openStream(t, w.client, s, w.key, body)
 	if err != nil {
 		return entry{}, false

@@ -353,8 +353,7 @@ func eventually(t *testing.T, limit time.Duration, check func() error) {
 
 // exitCode is that of a finished command.
 func exitCode(err error) int {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode()
 	}
 	if err != nil {

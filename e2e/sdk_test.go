@@ -168,7 +168,7 @@ func TestOpenAIGo_Errors(t *testing.T) {
 
 // TestOpenAIPython runs the official Python client; each line "ok NAME" or "not ok NAME: why" of
 // its script is one test.
-func TestOpenAIPython(t *testing.T) {
+func TestOpenAIPython(t *testing.T) { //nolint:tparallel // its subtests are lines of one script
 	t.Parallel()
 	python := filepath.Join(root, ".cache", "venv", "bin", "python")
 	_, err := os.Stat(python)

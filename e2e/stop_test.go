@@ -40,7 +40,7 @@ func TestStop_Drains(t *testing.T) {
 		req.Close = true
 		a, err := do(newClient(), req)
 		if err == nil && a.Status == http.StatusOK {
-			return errStatus(a.Status)
+			return statusError(a.Status)
 		}
 		return nil // Refused, or 503.
 	})
@@ -101,7 +101,7 @@ func TestStop_Twice(t *testing.T) {
 		if strings.Contains(strings.ToLower(s.Stdout()+s.Stderr()), "stopping") {
 			return nil
 		}
-		return errStatus(http.StatusOK)
+		return statusError(http.StatusOK)
 	})
 	s.Terminate()
 	if code := s.Wait(20 * time.Second); code == -1 {
