@@ -2,12 +2,14 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parley-ai/parley/e2e/proc"
 )
@@ -84,6 +86,13 @@ func TestFirstStart(t *testing.T) {
 		t.Error("the key is in the log")
 	}
 
+	// Two pipes: what was printed before the Ready line may be read after it.
+	eventually(t, 5*time.Second, func() error {
+		if !strings.Contains(s.Stdout(), "}]}'") {
+			return fmt.Errorf("no curl in %q", s.Stdout())
+		}
+		return nil
+	})
 	curl := printedCurl(t, s.Stdout())
 	if !strings.Contains(curl, s.URL) || !strings.Contains(curl, s.Key) {
 		t.Fatalf("the printed curl lacks the address or the key:\n%s", curl)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -199,65 +200,93 @@ func TestRefuse_Usage(t *testing.T) {
 	})
 }
 
-// TestFullDisk: when nothing can be made durable nothing is released, nobody is charged for what
-// they did not get, and with space again the next start finds the books in order.
+// TestFullDisk: on a nearly full disk no call is admitted, and with room again they are. When a
+// charge cannot be written at all, the end of its stream is not released and the server stops; the
+// next start charges what was delivered.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	need(t, os.Getuid() == 0, "only root can mount a small tmpfs")
+	needWeights(t)
+	need(t, os.Getuid() == 0, "only root can mount a small tmpfs, so the full disk is not tried")
 	dir, err := os.MkdirTemp("", "p")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	err = syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2m")
+	// The server wants 256 MiB free.
+	err = syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=280m")
 	need(t, err == nil, fmt.Sprintf("a tmpfs cannot be mounted here (%v), so the full disk is not tried", err))
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-
 	o := options(filepath.Join(dir, "data"))
 	s := startWith(t, o)
 	first := wantCompletion(t, post(t, s, s.Key, body("")))
-	ballast := filepath.Join(dir, "ballast")
-	fill(t, ballast)
-
 	log := []entry{{completionID: first.ID, complete: true, usage: first.Usage}}
-	refusals := 0
-	// SQLite may still find room inside its own files for a while.
-	for i := 0; i < 3000 && refusals < 5; i++ {
-		ask := body("")
-		if i%2 == 1 {
-			ask = strings.Replace(ask, "{", `{"stream":true,"stream_options":{"include_usage":true},`, 1)
-		}
-		a := post(t, s, s.Key, ask)
-		if a.Status == http.StatusOK && i%2 == 1 {
-			st := readStream(string(a.Body))
-			e := entry{completionID: st.chunks[0].ID, complete: st.done, usage: st.usage}
-			log = append(log, e)
-			continue
-		}
-		if a.Status == http.StatusOK {
-			c := wantCompletion(t, a)
-			log = append(log, entry{completionID: c.ID, complete: true, usage: c.Usage})
-			continue
-		}
-		refusals++
-		wantError(t, a, http.StatusInternalServerError, "ledger_unavailable")
-		if a.Header.Get("Retry-After") == "" {
-			t.Error("no Retry-After")
-		}
+
+	// Nearly full: refused before anything is computed.
+	some := filepath.Join(dir, "some")
+	if err := os.WriteFile(some, make([]byte, 64<<20), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if refusals == 0 {
-		t.Fatal("a full disk refused nothing")
+	eventually(t, 5*time.Second, func() error {
+		if a := post(t, s, s.Key, `{"model":"svc-pulse","max_tokens":1,"messages":[{"role":"user","content":"Hi"}]}`); a.Status == http.StatusOK {
+			return statusError(a.Status)
+		}
+		return nil
+	})
+	a := post(t, s, s.Key, body(""))
+	wantError(t, a, http.StatusInternalServerError, "ledger_unavailable")
+	if a.Header.Get("Retry-After") == "" {
+		t.Error("ledger_unavailable without Retry-After")
 	}
 	if a := call(t, s, "GET", "/v1/models"); a.Status != http.StatusOK {
 		t.Errorf("/v1/models on a full disk: %d", a.Status)
 	}
-	s.Kill()
+	if a := call(t, s, "GET", "/readyz"); a.Status != http.StatusServiceUnavailable {
+		t.Errorf("/readyz on a full disk: %d", a.Status)
+	}
+	refused(t, proc.Options{Bin: bin, Data: filepath.Join(dir, "other"), Dir: root}, "free")
+	if err := os.Remove(some); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Second, func() error {
+		if a := call(t, s, "GET", "/readyz"); a.Status != http.StatusOK {
+			return statusError(a.Status)
+		}
+		return nil
+	})
 
-	if another, err := proc.Start(proc.Options{Bin: bin, Data: filepath.Join(dir, "other"), Dir: root}); err == nil {
-		another.Kill()
-		t.Error("a new data directory on a full disk was accepted")
-	} else if !errors.Is(err, proc.ErrEnded) || !strings.Contains(another.Stderr(), "space") {
-		t.Errorf("the refusal on a full disk: %v", err)
+	// Full while a stream runs.
+	resp, err := openStream(t, newClient(), s, s.Key, `{"model":"svc-pulse","stream":true,"max_tokens":64,"temperature":0,`+countTo+`}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	r := bufio.NewReader(resp.Body)
+	var text strings.Builder
+	for range 4 {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString(line)
+	}
+	ballast := filepath.Join(dir, "ballast")
+	fill(t, ballast)
+	_, cut := r.WriteTo(&text)
+	st := readStream(text.String())
+	if cut == nil || st.done {
+		t.Errorf("the stream ended cleanly (%v, done %v) though its charge could not be written", cut, st.done)
+	}
+	if code := s.Wait(30 * time.Second); code != 1 || !strings.Contains(s.Stderr(), "books could not be written") {
+		t.Errorf("exit code %d after the disk was full, want 1 and a sentence:\n%s", code, s.Stderr())
+	}
+	if len(st.chunks) > 0 {
+		e := entry{completionID: st.chunks[0].ID}
+		for _, c := range st.chunks {
+			if len(c.Choices) > 0 && c.Choices[0].Delta.Content != "" {
+				e.pieces++
+			}
+		}
+		log = append(log, e)
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
@@ -278,7 +307,7 @@ func fill(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for size := 64 << 10; size > 0; size /= 2 {
+	for size := 1 << 20; size > 0; size /= 2 {
 		piece := make([]byte, size)
 		for {
 			if _, err := f.Write(piece); err != nil {
