@@ -24,7 +24,7 @@ func (r *reader) entry(n *yaml.Node, kind string, id *string) string {
 		return kind + " without id: "
 	}
 	if !idShape.MatchString(s) {
-		r.problem(v, "%s: id %q must be 1 to 64 letters, digits, dots, colons, hyphens or underscores.", kind, s)
+		r.problem(v, "%s: id %q must be 1 to 64 letters, digits or . _ : / - and not begin with a sign.", kind, s)
 		return kind + " " + strconv.Quote(s) + ": "
 	}
 	*id = s

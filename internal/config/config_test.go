@@ -132,7 +132,7 @@ func TestParse_Problems(t *testing.T) {
 		{"too many sequences", "max_sequences: 8", "max_sequences: 9999999999", []string{`5: engine: max_sequences must be at most 1073741824, not 9999999999.`}},
 		{"list expected", "plans: [free, pro]", "plans: free", []string{`19: model svc-pulse: plans must be a list, found "free".`}},
 		{"mapping expected", "tls: {cert: tls/cert.pem, key: /etc/parley/key.pem}", "tls: yes", []string{`3: tls: expected keys and values, found "yes".`}},
-		{"id shape", "id: svc-pulse", "id: a/b", []string{`12: model: id "a/b" must be 1 to 64 letters, digits, dots, colons, hyphens or underscores.`}},
+		{"id shape", "id: svc-pulse", "id: a b", []string{`12: model: id "a b" must be 1 to 64 letters, digits or . _ : / - and not begin with a sign.`}},
 		{"no id", "- {id: pro}", "- {rpm: 1}", []string{`8: a plan has no id.`, `19: model svc-pulse: no plan is called "pro". Defined: free.`}},
 		{"price decimals", `"0.05"`, "0.0000001", []string{`16: model svc-pulse: pricing: input must be IU per 1K tokens, a number from 0 to 1,000,000 with at most 6 decimals, not "0.0000001".`}},
 		{"price exponent", `"0.05"`, "5e-2", []string{`16: model svc-pulse: pricing: input must be IU per 1K tokens, a number from 0 to 1,000,000 with at most 6 decimals, not "5e-2".`}},

@@ -17,8 +17,8 @@ import (
 )
 
 var (
-	// An id stands in URLs, receipts and tables, so it has no blanks and no slash.
-	idShape    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$`)
+	// An id stands in URLs, receipts and tables, so it has no blanks.
+	idShape    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}$`)
 	syntaxLine = regexp.MustCompile(`(?s)^yaml: (?:line (\d+): )?(.*)$`)
 )
 
