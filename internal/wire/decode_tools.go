@@ -22,32 +22,16 @@ func (d *decoder) tools() {
 }
 
 func (d *decoder) tool() {
-	var f function
-	var kind string
-	var hasKind, hasFunction bool
-	d.object(func(name []byte) {
-		switch string(name) {
-		case "type":
-			d.named("type", func() { kind, hasKind = d.text() })
-		case "function":
-			d.named("function", func() {
-				if hasFunction = !d.null(); hasFunction {
-					f = d.function("parameters")
-				}
-			})
-		default:
-			d.skip()
-		}
-	})
+	kind, f := d.typed("function", "parameters")
 	if d.failing() {
 		return
 	}
 	switch {
-	case !hasKind:
+	case kind == "":
 		d.fail(missing(d.childPath("type")))
 	case kind != "function":
 		d.fail(badEnum(d.childPath("type"), kind, "function"))
-	case !hasFunction:
+	case !f.given:
 		d.fail(missing(d.childPath("function")))
 	default:
 		d.named("function", func() { d.checkName(f) })
@@ -66,8 +50,31 @@ func (d *decoder) tool() {
 	}
 }
 
+// typed reads an object with a type and, under key, a function; kind is ""
+// when there was none.
+func (d *decoder) typed(key, schemaName string) (kind string, f function) {
+	d.object(func(name []byte) {
+		switch string(name) {
+		case "type":
+			d.named("type", func() { kind, _ = d.text() })
+		case key:
+			d.named(key, func() {
+				f = function{}
+				if !d.null() {
+					f = d.function(schemaName)
+					f.given = true
+				}
+			})
+		default:
+			d.skip()
+		}
+	})
+	return kind, f
+}
+
 // function is what a tool and a json_schema have in common.
 type function struct {
+	given             bool
 	name, description string
 	hasName           bool
 	schema            []byte
@@ -160,34 +167,18 @@ func (d *decoder) toolChoice() {
 }
 
 func (d *decoder) namedToolChoice() {
-	var f function
-	var kind string
-	var hasKind, hasFunction bool
-	d.object(func(name []byte) {
-		switch string(name) {
-		case "type":
-			d.named("type", func() { kind, hasKind = d.text() })
-		case "function":
-			d.named("function", func() {
-				if hasFunction = !d.null(); hasFunction {
-					f = d.function("")
-				}
-			})
-		default:
-			d.skip()
-		}
-	})
+	kind, f := d.typed("function", "")
 	if d.failing() {
 		return
 	}
 	switch {
-	case !hasKind:
+	case kind == "":
 		d.fail(missing("tool_choice.type"))
 	case kind == "allowed_tools":
 		d.fail(UnsupportedParameter("tool_choice.allowed_tools"))
 	case kind != "function":
 		d.fail(badEnum("tool_choice.type", kind, "function"))
-	case !hasFunction:
+	case !f.given:
 		d.fail(missing("tool_choice.function"))
 	case !f.hasName:
 		d.fail(missing("tool_choice.function.name"))
@@ -204,23 +195,7 @@ func (d *decoder) responseFormat() {
 		d.wrongType("an object")
 		return
 	}
-	var kind string
-	var f function
-	var hasSchema bool
-	d.object(func(name []byte) {
-		switch string(name) {
-		case "type":
-			d.named("type", func() { kind, _ = d.text() })
-		case "json_schema":
-			d.named("json_schema", func() {
-				if hasSchema = !d.null(); hasSchema {
-					f = d.function("schema")
-				}
-			})
-		default:
-			d.skip()
-		}
-	})
+	kind, f := d.typed("json_schema", "schema")
 	if d.failing() {
 		return
 	}
@@ -234,7 +209,7 @@ func (d *decoder) responseFormat() {
 		d.fail(badEnum("response_format.type", kind, "json_object", "json_schema", "text"))
 		return
 	}
-	if !hasSchema {
+	if !f.given {
 		d.fail(missing("response_format.json_schema"))
 		return
 	}

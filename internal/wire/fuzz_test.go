@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -57,11 +58,11 @@ func checkRequest(t *testing.T, r *ChatRequest) {
 		len(r.Stop) <= MaxStops && len(r.Tools) <= MaxTools && len(r.LogitBias) <= MaxLogitBias &&
 		r.ToolChoice.Mode != "" && r.ResponseFormat.Kind != "" && (r.Stream || !r.IncludeUsage)
 	for _, m := range r.Messages {
-		joined := ""
+		var joined strings.Builder
 		for _, p := range m.Parts {
-			joined += p
+			joined.WriteString(p)
 		}
-		ok = ok && utf8.ValidString(m.Content) && (m.Parts == nil || joined == m.Content) &&
+		ok = ok && utf8.ValidString(m.Content) && (m.Parts == nil || joined.String() == m.Content) &&
 			(m.Role == RoleTool) == (m.ToolCallID != "") && (m.Role == RoleAssistant || m.ToolCalls == nil)
 	}
 	for _, tool := range r.Tools {

@@ -25,6 +25,15 @@ func many(n int, item string) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + "]"
 }
 
+// manyCalls is the inside of an array of n tool calls with ids of their own.
+func manyCalls(n int) string {
+	calls := make([]string, n)
+	for i := range calls {
+		calls[i] = fmt.Sprintf(`{"id":"call_%d","function":{"name":"f","arguments":"{}"}}`, i)
+	}
+	return strings.Join(calls, ",")
+}
+
 // tool is one function tool with the given members of function.
 func tool(function string) string {
 	return `"tools":[{"type":"function","function":{` + function + `}}]`
@@ -121,6 +130,8 @@ func TestDecodeChat_Catalogue(t *testing.T) {
 		{"11 stop", body(`"stop":` + many(65, `"a"`)), "array_above_max_length", "stop", "Invalid 'stop': array too long. Expected an array with maximum length 64, but got an array with length 65 instead."},
 		{"11 tools", body(`"tools":` + many(129, `{"type":"function","function":{"name":"f"}}`)), "array_above_max_length", "tools", "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length 129 instead."},
 		{"11 messages", `{"model":"m","messages":` + many(2049, user) + `}`, "array_above_max_length", "messages", "Invalid 'messages': array too long. Expected an array with maximum length 2048, but got an array with length 2049 instead."},
+		{"11 tool_calls", talk(`{"role":"assistant","tool_calls":[` + manyCalls(129) + `]}`), "array_above_max_length", "messages[0].tool_calls", "Invalid 'messages[0].tool_calls': array too long. Expected an array with maximum length 128, but got an array with length 129 instead."},
+		{"11 logit_bias", body(`"logit_bias":{` + strings.TrimSuffix(strings.Repeat(`"1":1,`, 1025), ",") + `}`), "object_above_max_properties", "logit_bias", "Invalid 'logit_bias': too many properties. Expected an object with at most 1024 properties, but got an object with 1025 properties instead."},
 		{"12 stop", body(`"stop":"` + strings.Repeat("a", 257) + `"`), "string_above_max_length", "stop", "Invalid 'stop': string too long. Expected a string with maximum length 256, but got a string with length 257 instead."},
 		{"12 model", `{"model":"` + strings.Repeat("a", 257) + `","messages":[` + user + `]}`, "string_above_max_length", "model", "Invalid 'model': string too long. Expected a string with maximum length 256, but got a string with length 257 instead."},
 		{"12 function name", body(tool(`"name":"` + strings.Repeat("a", 70) + `"`)), "string_above_max_length", "tools[0].function.name", "Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64, but got a string with length 70 instead."},
@@ -144,6 +155,16 @@ func TestDecodeChat_Catalogue(t *testing.T) {
 		{"16 tool type", body(`"tools":[{}]`), "missing_required_parameter", "tools[0].type", "Missing required parameter: 'tools[0].type'."},
 		{"16 tool function", body(`"tools":[{"type":"function"}]`), "missing_required_parameter", "tools[0].function", "Missing required parameter: 'tools[0].function'."},
 		{"16 tool name", body(tool(``)), "missing_required_parameter", "tools[0].function.name", "Missing required parameter: 'tools[0].function.name'."},
+		{"13 part type", talk(`{"role":"user","content":[{"type":""}]}`), "empty_string", "messages[0].content[0].type", "Invalid 'messages[0].content[0].type': empty string. Expected a string with minimum length 1, but got an empty string instead."},
+		{"13 function name", body(tool(`"name":""`)), "empty_string", "tools[0].function.name", "Invalid 'tools[0].function.name': empty string. Expected a string with minimum length 1, but got an empty string instead."},
+		{"16 refusal", talk(`{"role":"assistant","content":[{"type":"refusal"}]}`), "missing_required_parameter", "messages[0].content[0].refusal", "Missing required parameter: 'messages[0].content[0].refusal'."},
+		{"16 tool_choice function", body(`"tool_choice":{"type":"function"}`), "missing_required_parameter", "tool_choice.function", "Missing required parameter: 'tool_choice.function'."},
+		{"16 call arguments", talk(`{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","other":1}}]}`), "missing_required_parameter", "messages[0].tool_calls[0].function.arguments", "Missing required parameter: 'messages[0].tool_calls[0].function.arguments'."},
+		{"06 content", talk(`{"role":"user","content":[]}`), "empty_array", "messages[0].content", "Invalid 'messages[0].content': empty array. Expected an array with minimum length 1, but got an empty array instead."},
+		{"07 modalities", body(`"modalities":"text"`), "invalid_type", "modalities", "Invalid type for 'modalities': expected an array of strings, but got a string instead."},
+		{"07 tool", body(`"tools":[1]`), "invalid_type", "tools[0]", "Invalid type for 'tools[0]': expected an object, but got an integer instead."},
+		{"07 function", body(`"tools":[{"type":"function","function":"f"}]`), "invalid_type", "tools[0].function", "Invalid type for 'tools[0].function': expected an object, but got a string instead."},
+		{"07 tool_calls", talk(`{"role":"assistant","tool_calls":{}}`), "invalid_type", "messages[0].tool_calls", "Invalid type for 'messages[0].tool_calls': expected an array of objects, but got an object instead."},
 		{"16 call id", talk(user, `{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":""}}]}`), "missing_required_parameter", "messages[1].tool_calls[0].id", "Missing required parameter: 'messages[1].tool_calls[0].id'."},
 		{"17", talk(user, `{"role":"user","content":null}`), "invalid_type", "messages.[1].content", "Invalid value for 'content': expected a string, got null."},
 		{"17 assistant", talk(`{"role":"assistant","content":null,"tool_calls":[]}`), "invalid_type", "messages.[0].content", "Invalid value for 'content': expected a string, got null."},
