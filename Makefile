@@ -55,7 +55,7 @@ fmt: $(LINT) ## Format every Go file (gofumpt, gci)
 
 .PHONY: bench-engine
 bench-engine: weights ## Measure the embedded engine on this machine
-	go run ./engine/internal/bench $(ARGS)
+	go run ./engine/internal/bench -weights $(WEIGHTS) $(ARGS)
 
 .PHONY: weights
 weights: $(WEIGHTS) ## Fetch the model's weights and check their checksum
