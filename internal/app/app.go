@@ -31,6 +31,8 @@ import (
 type Options struct {
 	// Config is used as it is; flags have already replaced its listen and data.
 	Config *config.Config
+	// Version is what the linker was told, or empty.
+	Version string
 	// Stdout gets the facts of a first start, Stderr everything else.
 	Stdout, Stderr io.Writer
 	// Terminal says that Stderr is one: progress is redrawn in place.
@@ -94,7 +96,7 @@ func Open(ctx context.Context, o Options) (_ *App, err error) {
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	a.screen.note("parley %s    data %s    %s", Version(), a.config.Data, a.config.Source)
+	a.screen.note("parley %s    data %s    %s", Version(a.options.Version), a.config.Data, a.config.Source)
 	if err := a.openBooks(ctx); err != nil {
 		return a, err
 	}
@@ -126,7 +128,7 @@ func (a *App) openBooks(ctx context.Context) (err error) {
 		return err
 	}
 	if free, err := a.options.free(dir); err == nil && free < leastFree {
-		return refuse("disk_full", fmt.Sprintf("Only %s are free on the disk of %s; the books need %s to start.", megabytes(int64(free)), dir, megabytes(leastFree)), "Make room, then start again.")
+		return refuse("disk_full", fmt.Sprintf("There is too little space for the books: %d MiB are free on the disk of %s, %d MiB are needed.", free>>20, dir, leastFree>>20), "Make room, then start again.")
 	}
 	if a.rooms, err = openRooms(ctx, a.config, dir); err != nil {
 		return err
@@ -203,7 +205,7 @@ func (a *App) ready() error {
 func (a *App) status() admin.Status {
 	state := a.state.Load()
 	return admin.Status{
-		Version: Version(), PID: os.Getpid(), Serving: state == ready || state == leaving, Draining: state >= leaving,
+		Version: Version(a.options.Version), PID: os.Getpid(), Serving: state == ready || state == leaving, Draining: state >= leaving,
 		URL: a.URL(), StartedAt: a.started.UTC(), Schema: a.rooms.db.SchemaVersion(),
 	}
 }

@@ -148,7 +148,7 @@ func OpenOffline(ctx context.Context, c *config.Config, create bool) (*Offline, 
 	if err != nil {
 		return nil, err
 	}
-	status := admin.Status{Version: Version(), PID: os.Getpid(), Schema: r.db.SchemaVersion()}
+	status := admin.Status{Version: Version(""), PID: os.Getpid(), Schema: r.db.SchemaVersion()}
 	return &Offline{rooms: r, api: r.api(func() admin.Status { return status })}, nil
 }
 

@@ -5,12 +5,16 @@ import (
 	"strings"
 )
 
-// Version is the version of this build, without a leading v: that of the tag it was
-// built from, one derived from the commit, or "devel".
-func Version() string {
+// Version is the version of this build, without a leading v: linked where the linker
+// was told one, else that of the tag or commit it was built from, else "devel".
+func Version(linked string) string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
-		return "devel"
+	switch {
+	case linked != "":
+	case !ok || info.Main.Version == "" || info.Main.Version == "(devel)":
+		linked = "devel"
+	default:
+		linked = info.Main.Version
 	}
-	return strings.TrimPrefix(info.Main.Version, "v")
+	return strings.TrimPrefix(linked, "v")
 }

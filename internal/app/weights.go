@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/parley-ai/parley/internal/config"
 )
@@ -25,23 +27,23 @@ func findWeights(u config.Upstream, dataDir string) (path string, size int64, er
 		}
 		return u.Weights, fi.Size(), nil
 	}
-	beside := "beside the binary"
-	places := []string{"weights", "", filepath.Join(dataDir, "weights")}
+	places := []string{"weights", filepath.Join(dataDir, "weights")}
 	if exe, err := os.Executable(); err == nil {
-		places[1] = filepath.Dir(exe)
-		beside = places[1]
+		places = slices.Insert(places, 1, filepath.Dir(exe))
 	}
-	for _, dir := range places {
+	for i, dir := range places {
+		// An operator must be able to look at the very places that were looked at.
+		if whole, err := filepath.Abs(dir); err == nil {
+			places[i] = whole
+		}
 		path := filepath.Join(dir, weightsName)
-		if fi, err := os.Stat(path); dir != "" && err == nil && fi.Mode().IsRegular() {
+		if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() {
 			return path, fi.Size(), nil
 		}
 	}
 	return "", 0, refuse("no_weights",
 		"The model's weights, "+weightsName+", are in none of",
-		"  ./weights",
-		"  "+beside,
-		"  "+places[2],
+		"  "+strings.Join(places, "\n  "),
 		"Fetch them, or name a file of your own as weights in the configuration:",
 		"  make weights")
 }
