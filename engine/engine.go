@@ -38,6 +38,8 @@ var (
 	ErrClosed = errors.New("engine: closed")
 	// ErrTooLong: prompt and MaxTokens together exceed the context.
 	ErrTooLong = errors.New("engine: longer than the context")
+	// ErrNotStarted: the context ended while the request waited; nothing was computed.
+	ErrNotStarted = errors.New("engine: not started")
 	// ErrRequest: a field of the request makes no sense.
 	ErrRequest = errors.New("engine: bad request")
 )

@@ -143,7 +143,7 @@ func (s *stream) take(buffer []Token) (tokens []Token, ended bool, err error) {
 
 // Generate continues r.Prompt. The sequence ends with a token whose Finish is not
 // "", or with an error: [ErrRequest], [ErrTooLong], [ErrBusy], [ErrClosed], the
-// context's, or a [*PanicError]. Leaving the loop, or cancelling ctx, stops the
+// context's (with [ErrNotStarted] if it still waited), or a [*PanicError]. Leaving the loop, or cancelling ctx, stops the
 // generation and frees its memory by the next step. Nothing happens before the
 // sequence is ranged over; each time it is, the generation is made anew. A slow
 // consumer delays nobody but itself.
@@ -161,7 +161,7 @@ func (e *Engine) generate(ctx context.Context, r Request, yield func(Token) bool
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrNotStarted, err)
 	}
 	s := newSequence(ctx, r)
 	if err := e.enqueue(s); err != nil {
@@ -185,6 +185,9 @@ func (e *Engine) generate(ctx context.Context, r Request, yield func(Token) bool
 		select {
 		case <-s.out.ready:
 		case <-ctx.Done():
+			if e.dequeue(s) {
+				return fmt.Errorf("%w: %w", ErrNotStarted, ctx.Err())
+			}
 			return ctx.Err()
 		case <-patience.C:
 			if e.dequeue(s) {
