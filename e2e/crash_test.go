@@ -33,7 +33,7 @@ func TestCrash(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
 	for range kills {
 		// From before the first token of a busy server to well into its stride.
-		<-time.After(time.Duration(50+random.IntN(900)) * time.Millisecond)
+		<-time.After(time.Duration(50+random.IntN(1500)) * time.Millisecond)
 		s.Kill()
 		w.at.Store(nil)
 		next, err := proc.Start(s.Options)
