@@ -43,5 +43,3 @@ require (
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	go.yaml.in/yaml/v3 v3.0.6
 )
-
-require github.com/nikolalohinski/gonja/v2 v2.9.1
