@@ -46,8 +46,13 @@ func (e *env) receipts(list []admin.Receipt) {
 		}
 	}
 	e.table([]column{
-		{head: "TIME"}, {head: "RESULT"}, {head: "MODEL", cut: true},
-		{head: "IN", right: true}, {head: "OUT", right: true}, {head: "CHARGE IU", right: true}, {head: "REQUEST", cut: true},
+		{head: "TIME"},
+		{head: "RESULT"},
+		{head: "MODEL", cut: true},
+		{head: "IN", right: true},
+		{head: "OUT", right: true},
+		{head: "CHARGE IU", right: true},
+		{head: "REQUEST", cut: true},
 	}, rows)
 }
 

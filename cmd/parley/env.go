@@ -192,15 +192,15 @@ func wrongUse(err error) error {
 	if ok {
 		message += " Did you mean " + hint
 	}
-	help := "parley help"
+	help := []string{"parley help"}
 	if p, ok := errors.AsType[*kong.ParseError](err); ok {
 		for _, at := range p.Context.Path {
 			if at.Command != nil {
-				help += " " + at.Command.Name
+				help = append(help, at.Command.Name)
 			}
 		}
 	}
-	return usageError{message + "\n  " + help}
+	return usageError{message + "\n  " + strings.Join(help, " ")}
 }
 
 // directory is the flags of commands that need the data directory.
@@ -280,15 +280,18 @@ func (e *env) patiently(what string, do func() error) error {
 	done, told := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(told)
-		begin := time.Now()
+		begin, drawn := time.Now(), false
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		for {
 			select {
 			case <-done:
-				fmt.Fprint(e.err, "\r\x1b[K")
+				if drawn {
+					fmt.Fprint(e.err, "\r\x1b[K")
+				}
 				return
 			case <-tick.C:
+				drawn = true
 				fmt.Fprintf(e.err, "\r\x1b[K%s, %d s", what, int(time.Since(begin).Seconds()))
 			}
 		}

@@ -34,8 +34,13 @@ func (m *models) Run(e *env) error {
 				rows[i] = []string{m.ID, count(m.ContextWindow), in[i], out[i], strings.Join(m.Plans, ", "), e.status(m.State), strings.Join(upstreams, ", ")}
 			}
 			e.table([]column{
-				{head: "MODEL", cut: true}, {head: "CONTEXT", right: true}, {head: "INPUT", right: true}, {head: "OUTPUT", right: true},
-				{head: "PLANS", cut: true}, {head: "STATE"}, {head: ""},
+				{head: "MODEL", cut: true},
+				{head: "CONTEXT", right: true},
+				{head: "INPUT", right: true},
+				{head: "OUTPUT", right: true},
+				{head: "PLANS", cut: true},
+				{head: "STATE"},
+				{head: ""},
 			}, rows)
 			e.print("%s", e.paint(dim, "Prices in IU per 1K tokens."))
 		})
@@ -86,8 +91,12 @@ func (e *env) plans(list []admin.Plan) {
 		rows[i] = []string{p.ID, limit(p.RPM), limit(p.TPM), limit(p.Concurrency), count(p.Accounts), strings.Join(p.Models, ", ")}
 	}
 	e.table([]column{
-		{head: "PLAN"}, {head: "REQUESTS/MIN", right: true}, {head: "TOKENS/MIN", right: true}, {head: "AT ONCE", right: true},
-		{head: "ACCOUNTS", right: true}, {head: "MODELS", cut: true},
+		{head: "PLAN"},
+		{head: "REQUESTS/MIN", right: true},
+		{head: "TOKENS/MIN", right: true},
+		{head: "AT ONCE", right: true},
+		{head: "ACCOUNTS", right: true},
+		{head: "MODELS", cut: true},
 	}, rows)
 	e.print("%s", e.paint(dim, "Limits are not enforced yet."))
 }

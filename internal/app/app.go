@@ -103,7 +103,7 @@ func Open(ctx context.Context, o Options) (_ *App, err error) {
 	if a.tls, err = certificate(a.config.TLS); err != nil {
 		return a, err
 	}
-	if a.listener, err = net.Listen("tcp", a.config.Listen); err != nil {
+	if a.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", a.config.Listen); err != nil {
 		return a, refuse("listen", "The address "+a.config.Listen+" cannot be used: "+reason(err)+".", "Choose another with --listen.")
 	}
 	providers, closeEngines, err := o.providers(a.config, a.screen)

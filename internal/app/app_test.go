@@ -304,6 +304,7 @@ func TestOpen_Refusals(t *testing.T) {
 		change     func(t *testing.T, o *Options)
 	}{
 		{"address taken", "listen", func(t *testing.T, o *Options) {
+			t.Helper()
 			other := serve(t, t.TempDir(), &provider{})
 			o.Config.Listen = strings.TrimPrefix(other.URL(), "http://")
 		}},
@@ -311,16 +312,19 @@ func TestOpen_Refusals(t *testing.T) {
 			o.free = func(string) (uint64, error) { return leastFree - 1, nil }
 		}},
 		{"open to others", "data_open", func(t *testing.T, o *Options) {
+			t.Helper()
 			if err := errors.Join(os.WriteFile(filepath.Join(o.Config.Data, "other"), nil, 0o600), os.Chmod(o.Config.Data, 0o755)); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		{"no weights", "no_weights", func(t *testing.T, o *Options) {
+			t.Helper()
 			o.providers = nil
 			o.Config.Upstreams[0].Weights = filepath.Join(t.TempDir(), "none.gguf")
 		}},
 		{"no certificate", "tls", func(_ *testing.T, o *Options) { o.Config.TLS = config.TLS{Cert: "none", Key: "none"} }},
 		{"damaged database", "data_damaged", func(t *testing.T, o *Options) {
+			t.Helper()
 			if err := os.WriteFile(filepath.Join(o.Config.Data, "parley.db"), bytes.Repeat([]byte("x"), 4096), 0o600); err != nil {
 				t.Fatal(err)
 			}

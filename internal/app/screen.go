@@ -35,20 +35,20 @@ func (s *screen) loading(name string, size int64) (report func(done, total int64
 		return nil
 	}
 	begin := time.Now()
-	var drawn time.Time
+	drawn := begin // What is read at once needs no bar.
 	return func(done, total int64) {
 		now := time.Now()
-		if total <= 0 || now.Sub(drawn) < 100*time.Millisecond {
+		if done <= 0 || total <= 0 || now.Sub(drawn) < 100*time.Millisecond {
 			return
 		}
 		drawn = now
 		filled := int(barWidth * done / total)
 		bar := strings.Repeat("#", filled) + strings.Repeat("-", barWidth-filled)
 		// The rest takes as long a byte as what is done.
-		left := time.Duration(float64(now.Sub(begin)) / float64(max(done, 1)) * float64(total-done))
+		left := time.Duration(float64(now.Sub(begin)) / float64(done) * float64(total-done))
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		fmt.Fprintf(s.err, "\r\x1b[Kweights  %s  [%s]  %d MB of %d   %s left", name, bar, mega(done), mega(total), seconds(left))
+		fmt.Fprintf(s.err, "\r\x1b[Kweights  %s  [%s]  %d MB of %d   %s left", name, bar, mega(size*done/total), mega(size), seconds(left))
 	}
 }
 

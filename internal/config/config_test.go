@@ -177,8 +177,7 @@ func TestParse_Problems(t *testing.T) {
 				t.Fatalf("%q is not in the file", c.old)
 			}
 			_, err := parse("parley.yaml", "", []byte(text), lookup)
-			var problems *Error
-			if !errors.As(err, &problems) {
+			if _, ok := errors.AsType[*Error](err); !ok {
 				t.Fatalf("parse gives %v, want problems", err)
 			}
 			got := strings.Split(err.Error(), "\n")

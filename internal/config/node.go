@@ -221,16 +221,6 @@ func (r *reader) date(what string, into *time.Time) func(*yaml.Node) {
 	}
 }
 
-func (r *reader) strings(what string, into *[]string) func(*yaml.Node) {
-	return func(n *yaml.Node) {
-		r.list(n, what, func(item *yaml.Node) {
-			if s, ok := r.text(item, what); ok {
-				*into = append(*into, s)
-			}
-		})
-	}
-}
-
 func parseSize(s string) (int64, bool) {
 	digits := strings.TrimRight(s, "KMGTiB ")
 	unit := strings.TrimSpace(s[len(digits):])

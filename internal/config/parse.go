@@ -106,7 +106,9 @@ func (r *reader) file(root *yaml.Node, c *Config) {
 		{"models", func(n *yaml.Node) {
 			r.list(n, "models", func(item *yaml.Node) { r.model(item, c, &s) })
 		}},
-		{key: "public_url"}, {key: "trusted_proxies"}, {key: "metrics"},
+		{key: "public_url"},
+		{key: "trusted_proxies"},
+		{key: "metrics"},
 	})
 	if seen == nil {
 		return
@@ -191,7 +193,10 @@ func (r *reader) upstream(n *yaml.Node, c *Config, s *section) {
 		{"id", func(*yaml.Node) {}},
 		{"kind", func(*yaml.Node) {}},
 		{"weights", r.path(where+"weights", weights)},
-		{key: "base_url"}, {key: "api_key"}, {key: "retries"}, {key: "timeouts"},
+		{key: "base_url"},
+		{key: "api_key"},
+		{key: "retries"},
+		{key: "timeouts"},
 	})
 }
 
@@ -212,7 +217,8 @@ func (r *reader) model(n *yaml.Node, c *Config, s *section) {
 		{"deprecated", r.date(where+"deprecated", &m.Deprecated)},
 		{"plans", func(v *yaml.Node) { r.modelPlans(v, where, &m, s) }},
 		{"targets", func(v *yaml.Node) { r.targets(v, where, &m, s) }},
-		{key: "tokenizer"}, {key: "resume"},
+		{key: "tokenizer"},
+		{key: "resume"},
 	})
 	s.models = append(s.models, n)
 	if seen != nil {
@@ -260,7 +266,8 @@ func (r *reader) targets(n *yaml.Node, where string, m *Model, s *section) {
 				s.refs = append(s.refs, reference{v, where, "upstream", t.Upstream})
 			}},
 			{"model", r.str(where+"target: model", &t.Model)},
-			{key: "tier"}, {key: "weight"},
+			{key: "tier"},
+			{key: "weight"},
 		})
 		m.Targets = append(m.Targets, t)
 		if seen != nil && (seen["upstream"] == nil || t.Model == "") {
