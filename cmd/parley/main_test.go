@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/parley-ai/parley/engine/enginetest"
 	"github.com/parley-ai/parley/internal/admin"
 )
 
@@ -28,9 +30,12 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": code,
-			"lock": lock,
-			"mode": mode,
+			"code":   code,
+			"await":  await,
+			"lock":   lock,
+			"model":  model,
+			"revoke": revoke,
+			"mode":   mode,
 		},
 	})
 }
@@ -53,6 +58,35 @@ func lock(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
 	_, err = f.WriteString(args[1])
 	ts.Check(err)
+}
+
+// await waits until a file exists.
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(30 * time.Second)
+	for {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			ts.Fatalf("%s never came", args[0])
+		}
+	}
+}
+
+// model writes a model of random weights.
+func model(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(enginetest.WriteModel(ts.MkAbs(args[0]), 1))
+}
+
+// revoke revokes the last key that key ls --json has listed.
+func revoke(ts *testscript.TestScript, _ bool, args []string) {
+	var keys []admin.Key
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &keys))
+	ts.Check(ts.Exec("parley", "key", "revoke", keys[len(keys)-1].ID, "--data", args[0]))
 }
 
 // mode checks the permissions of a file.

@@ -1,6 +1,11 @@
 package main
 
-import "github.com/parley-ai/parley/internal/app"
+import (
+	"context"
+	"errors"
+
+	"github.com/parley-ai/parley/internal/app"
+)
 
 type serveCmd struct {
 	Config       string `help:"Configuration file; built-in without." placeholder:"FILE"`
@@ -36,6 +41,10 @@ func (s *serveCmd) Run(e *env) error {
 		Config: c, Version: version, Stdout: e.out, Stderr: e.err, Terminal: e.errTerminal,
 		QuietSecrets: s.QuietSecrets, JSONLog: s.Log == "json" || s.Log == "" && !e.errTerminal, Debug: s.Debug,
 	})
+	if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
+		e.note("Stopped before it was ready.")
+		return nil
+	}
 	if err != nil {
 		return err
 	}

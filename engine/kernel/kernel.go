@@ -75,7 +75,7 @@ type Table struct {
 	// ToF16 rounds n floats to float16, n%16 == 0.
 	ToF16 func(dst *uint16, src *float32, n int)
 
-	// Scores: four query heads against the K halves of pages.
+	// Scores: four query heads against the K halves of pages, pageBytes apart.
 	// q [hd][4], K page [hd][16] float16, out[h*stride+16*page+i]. npages is even.
 	Scores func(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride int)
 	// SoftExp: x = exp(x-max), n%16 == 0; returns 1/sum.

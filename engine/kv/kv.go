@@ -7,8 +7,9 @@
 //	K [head size][16] float16   positions side by side: scores need no horizontal sums
 //	V [16][head size] float16
 //
-// and the KV heads of a layer follow each other. The same page number is used in
-// every layer. Pages are not cleared between sequences.
+// the KV heads of a layer follow each other, and the layers of a page: so a page is
+// one stretch of memory, and what is never used is never touched. Pages are not
+// cleared between sequences.
 package kv
 
 import (
@@ -29,6 +30,10 @@ func (s Shape) HeadBytes() int { return 2 * 2 * kernel.Page * s.HeadDim }
 // PageBytes is a page in one layer.
 func (s Shape) PageBytes() int { return s.KVHeads * s.HeadBytes() }
 
+// Stride is a page of all layers: page p of a layer lies p*Stride bytes after its
+// page 0.
+func (s Shape) Stride() int { return s.Layers * s.PageBytes() }
+
 // Pages is how many pages n positions need.
 func Pages(n int) int { return (n + kernel.Page - 1) / kernel.Page }
 
@@ -45,7 +50,7 @@ type Cache struct {
 // New maps room for as many pages as fit into size bytes, at least least of
 // them, else it is an error that says how many bytes those would take.
 func New(s Shape, size int64, least int) (*Cache, error) {
-	each := int64(s.Layers) * int64(s.PageBytes())
+	each := int64(s.Stride())
 	if each <= 0 {
 		return nil, fmt.Errorf("kv: impossible shape %+v", s)
 	}
@@ -109,11 +114,9 @@ func (c *Cache) Release(t Table) {
 	}
 }
 
-// Layer returns the pages of layer i, page p at p*PageBytes.
-func (c *Cache) Layer(i int) []byte {
-	n := c.total * c.shape.PageBytes()
-	return c.data[i*n:][:n:n]
-}
+// Layer returns the memory from page 0 of layer i on; its page p is at
+// p*Stride, PageBytes long.
+func (c *Cache) Layer(i int) []byte { return c.data[i*c.shape.PageBytes():] }
 
 // Close gives the memory back to the system; the cache must not be used after it.
 func (c *Cache) Close() error { return c.mem.Close() }

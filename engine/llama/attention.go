@@ -52,7 +52,7 @@ func (m *Model) store(pages []byte, c Column, i int) {
 	m.k.ToF16(&half[0], &k[0], kvw)
 	m.k.ToF16(&half[kvw], &v[0], kvw)
 	shape := m.cache.Shape()
-	page := halves(pages[int(c.Pages[c.Pos/kernel.Page])*shape.PageBytes():][:shape.PageBytes()])
+	page := halves(pages[int(c.Pages[c.Pos/kernel.Page])*shape.Stride():][:shape.PageBytes()])
 	p := c.Pos % kernel.Page
 	for e := range m.KVHeads {
 		head := page[e*shape.HeadBytes()/2:][:shape.HeadBytes()/2]
@@ -70,7 +70,7 @@ func (m *Model) attend(pages []byte, c Column, i, e int, scratch []float32) {
 	np := (n + kernel.Page - 1) / kernel.Page
 	shape, stride := m.cache.Shape(), m.stride()
 	sc, inv, out := scratch[:kernel.Heads*stride], scratch[kernel.Heads*stride:][:kernel.Heads], scratch[kernel.Heads*(stride+1):]
-	m.k.Scores(&b.q4[(i*m.KVHeads+e)*hd*kernel.Heads], &pages[e*shape.HeadBytes()], &c.Pages[0], (np+1)&^1, shape.PageBytes(), hd, &sc[0], stride)
+	m.k.Scores(&b.q4[(i*m.KVHeads+e)*hd*kernel.Heads], &pages[e*shape.HeadBytes()], &c.Pages[0], (np+1)&^1, shape.Stride(), hd, &sc[0], stride)
 	for s := range per {
 		// Positions past the end may hold another request's infinities.
 		row := sc[s*stride:][:np*kernel.Page]
@@ -82,6 +82,6 @@ func (m *Model) attend(pages []byte, c Column, i, e int, scratch []float32) {
 	for s := per; s < kernel.Heads; s++ { // heads that do not exist
 		inv[s] = 0
 	}
-	m.k.Mix(&sc[0], stride, &pages[e*shape.HeadBytes()+shape.HeadBytes()/2], &c.Pages[0], n, shape.PageBytes(), hd, &inv[0], &out[0])
+	m.k.Mix(&sc[0], stride, &pages[e*shape.HeadBytes()+shape.HeadBytes()/2], &c.Pages[0], n, shape.Stride(), hd, &inv[0], &out[0])
 	copy(b.att[i*m.Dim+e*per*hd:][:per*hd], out)
 }

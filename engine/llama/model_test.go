@@ -187,11 +187,9 @@ func TestModel_Step_DirtyPages(t *testing.T) {
 		s := start(t, m, cache, 40)
 		want := s.feed(64, ids(37, 0)...)
 		cache.Release(s.pages)
-		for i := range cache.Shape().Layers {
-			b := cache.Layer(i)
-			for j := range b {
-				b[j] = []byte{0x00, 0x7c, 0xff, 0xff}[j%4] // +Inf, NaN
-			}
+		all := cache.Layer(0)
+		for j := range all {
+			all[j] = []byte{0x00, 0x7c, 0xff, 0xff}[j%4] // +Inf, NaN
 		}
 		s = start(t, m, cache, 40)
 		if got := s.feed(64, ids(37, 0)...); !equalBits(got, want) {

@@ -165,9 +165,11 @@ func (h *Hold) resolve(r *Receipt, held money.Amount) (*pending, error) {
 			h.slot.Release()
 		}
 	}
+	h.ledger.send(p)
 	if r.State == Voided {
+		// Only now, so that a hold that takes this credit is behind it in the queue and
+		// the rows never hold more than was granted.
 		h.book.post(h, held, 0)
 	}
-	h.ledger.send(p)
 	return p, nil
 }

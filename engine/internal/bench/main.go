@@ -73,7 +73,7 @@ func run(weights, threads, level string, temperature float64) error {
 		if row, err = whole(weights, n, level, temperature); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "\nengine\t%d\t-\t", n) // its prefill is not told apart
+		fmt.Fprintf(out, "\nengine\t%d\t", n)
 		for _, v := range row {
 			fmt.Fprintf(out, "%.0f\t", v)
 		}
@@ -82,7 +82,7 @@ func run(weights, threads, level string, temperature float64) error {
 	if err := out.Flush(); err != nil {
 		return err
 	}
-	fmt.Printf("RSS at the end %d MB, memory reads %.1f GB/s\n", rss(), memory())
+	fmt.Printf("one thread reads memory at %.1f GB/s\n", memory())
 	return nil
 }
 
@@ -243,7 +243,18 @@ func whole(weights string, threads int, level string, temperature float64) ([]fl
 	defer e.Close()
 	runtime.GC()
 	fmt.Printf("%s, %d threads: engine ready in %v, RSS %d MB\n", e.Info().Kernel, threads, time.Since(start).Round(time.Millisecond), rss())
-	var row []float64
+	rate, err := median(prefill, func() error {
+		for _, err := range e.Generate(context.Background(), engine.Request{Prompt: ids(prefill, 0), MaxTokens: 1}) {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	row := []float64{rate}
 	for _, n := range batches() {
 		var took []float64
 		for range repeats {
@@ -256,6 +267,7 @@ func whole(weights string, threads int, level string, temperature float64) ([]fl
 		slices.Sort(took)
 		row = append(row, float64(n*steps)/took[repeats/2])
 	}
+	fmt.Printf("%s, %d threads: RSS after 16 sequences %d MB\n", e.Info().Kernel, threads, rss())
 	return row, nil
 }
 
