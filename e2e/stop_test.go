@@ -104,8 +104,8 @@ func TestStop_Twice(t *testing.T) {
 		return statusError(http.StatusOK)
 	})
 	s.Terminate()
-	if code := s.Wait(20 * time.Second); code == -1 {
-		t.Fatal("two signals did not end the server")
+	if code := s.Wait(20 * time.Second); code != 130 {
+		t.Errorf("exit code %d after two signals, want 130\n%s", code, s.Stderr())
 	}
 	if took := time.Since(at); took > 15*time.Second {
 		t.Errorf("it took %v", took)
