@@ -83,6 +83,7 @@ func (e *env) account(a admin.Account, s admin.Summary) {
 	} else {
 		e.print("  plan          %s", a.Plan)
 		e.print("  limits        %s", limits(*s.Plan))
+		e.print("                %s", e.paint(dim, unenforced))
 	}
 	keys := []string{count(s.KeysActive) + " active"}
 	if s.KeysExpired > 0 {
@@ -94,9 +95,12 @@ func (e *env) account(a admin.Account, s admin.Summary) {
 	e.print("  keys          %s", strings.Join(keys, ", "))
 }
 
+// unenforced is said wherever limits are shown: nobody shall rely on them.
+const unenforced = "Limits are not enforced by this version."
+
 func pad(s string, n int) string { return s + strings.Repeat(" ", max(0, n-len(s))) }
 
-// limits says what a plan allows. This version does not enforce it.
+// limits says what a plan allows.
 func limits(p admin.Plan) string {
 	var parts []string
 	if p.RPM != nil {
@@ -115,7 +119,7 @@ func limits(p admin.Plan) string {
 	if p.RPM != nil && p.TPM != nil {
 		text = strings.Replace(text, " requests per minute,", " requests,", 1)
 	}
-	return text + " (not enforced yet)"
+	return text
 }
 
 type accountSet struct {

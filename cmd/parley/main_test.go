@@ -183,7 +183,8 @@ func TestStatement(t *testing.T) {
                 ---------
   available       285.47 IU
   plan          pro
-  limits        600 requests, 600,000 tokens per minute, 64 at once (not enforced yet)
+  limits        600 requests, 600,000 tokens per minute, 64 at once
+                Limits are not enforced by this version.
   keys          4 active, 1 revoked
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {

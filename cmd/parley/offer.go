@@ -75,6 +75,7 @@ func (p *planShow) Run(e *env) error {
 			e.print("  limits    %s", limits(plan))
 			e.print("  models    %s", strings.Join(plan.Models, ", "))
 			e.print("  accounts  %s", count(plan.Accounts))
+			e.print("%s", e.paint(dim, unenforced))
 		})
 	})
 }
@@ -98,7 +99,7 @@ func (e *env) plans(list []admin.Plan) {
 		{head: "ACCOUNTS", right: true},
 		{head: "MODELS", cut: true},
 	}, rows)
-	e.print("%s", e.paint(dim, "Limits are not enforced yet."))
+	e.print("%s", e.paint(dim, unenforced))
 }
 
 type configCheck struct {

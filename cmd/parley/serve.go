@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"os/signal"
+	"syscall"
 
 	"github.com/parley-ai/parley/internal/app"
 )
@@ -37,6 +39,9 @@ func (s *serveCmd) Run(e *env) error {
 	default:
 		return usageError{"--log must be text or json."}
 	}
+	// Whoever reads the log may end before the server does: that is a failed write, not
+	// the end of the process.
+	signal.Ignore(syscall.SIGPIPE)
 	a, err := app.Open(e.ctx, app.Options{
 		Config: c, Version: version, Stdout: e.out, Stderr: e.err, Terminal: e.errTerminal,
 		QuietSecrets: s.QuietSecrets, JSONLog: s.Log == "json" || s.Log == "" && !e.errTerminal, Debug: s.Debug,

@@ -35,8 +35,8 @@ func lines[T any](t *testing.T, name string) (out []T) {
 	return out
 }
 
-// real is the config for runs of whole documents: logits of every position.
-func real() config {
+// documents is the config for runs of whole documents: logits of every position.
+func documents() config {
 	return config{threads: 2, context: 2048, columns: 64, logits: 64, pages: 80}
 }
 
@@ -99,7 +99,7 @@ func kl(ids []int32, lp []float64, rest float64, q []float32, z float64) float64
 // forty times as many positions and shows none.
 func TestGolden_Logits(t *testing.T) {
 	t.Parallel()
-	o := newOracle(t, real())
+	o := newOracle(t, documents())
 	cases := lines[struct {
 		Name      string
 		IDs       []int32
@@ -149,7 +149,7 @@ func TestGolden_Logits(t *testing.T) {
 // of the reference's 10.8097.
 func TestGolden_Corpus(t *testing.T) {
 	t.Parallel()
-	o := newOracle(t, real())
+	o := newOracle(t, documents())
 	raw, err := os.ReadFile(filepath.Join("testdata", "corpus.bin"))
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestGolden_Corpus(t *testing.T) {
 // step whose margin is below the inputs' rounding is no fault.
 func TestGolden_Greedy(t *testing.T) {
 	t.Parallel()
-	o := newOracle(t, real())
+	o := newOracle(t, documents())
 	total, differ, widest := 0, 0, 0.0
 	for _, c := range lines[struct {
 		Name      string
@@ -230,8 +230,8 @@ func TestGolden_Levels(t *testing.T) {
 		level := levels[len(levels)-1-i]
 		m, cache := load(t, path, config{level: level, threads: 1 + i%2, context: 64, columns: 16, logits: 1, pages: 4})
 		s := start(t, m, cache, 16)
-		s.feed(5, 1, 9690, 198, 2683, 359)
-		got := s.feed(1, 253)
+		s.feed(2, 1, 9690)
+		got := s.feed(1, 198)
 		if want == nil {
 			want = got
 		}

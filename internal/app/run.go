@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/chat"
+	"github.com/parley-ai/parley/internal/ledger"
 )
 
 // Settings of the public server.
@@ -74,7 +75,7 @@ func (a *App) Run(ctx context.Context) error {
 	case <-a.rooms.ledger.Failed():
 		err := a.rooms.ledger.Err()
 		a.state.Store(draining)
-		cutCalls(chat.ErrShutdown)
+		cutCalls(fmt.Errorf("%w: %w", ledger.ErrUnavailable, err))
 		return errors.Join(refuse("ledger_failed",
 			"The books could not be written: "+err.Error()+".",
 			"Parley has stopped, because nothing may be served that is not in the books.",
@@ -130,7 +131,6 @@ func (a *App) stop(ctx context.Context, public *http.Server, cutCalls context.Ca
 	d := a.config.Drain
 	before, running := a.calls.ended.Load(), a.calls.running.Load()
 	a.state.Store(leaving)
-	public.SetKeepAlivesEnabled(false)
 	if running == 0 && d.Delay == 0 {
 		a.screen.note("Stopping: no calls running.")
 	} else {

@@ -46,7 +46,8 @@ func (r *Router) Capabilities(m *catalog.Model) wire.Capabilities {
 }
 
 // Generate computes the answer at the first target that begins one. A target that
-// fails before its first event is passed over; after it, its failure is the call's.
+// fails before its first event is passed over; after it, or when ctx has ended, its
+// failure is the call's.
 func (r *Router) Generate(ctx context.Context, m *catalog.Model, call *upstream.Call, yield func(upstream.Event) error) (upstream.Route, error) {
 	var (
 		route upstream.Route
@@ -61,7 +62,7 @@ func (r *Router) Generate(ctx context.Context, m *catalog.Model, call *upstream.
 			begun = true
 			return yield(e)
 		})
-		if _, failed := errors.AsType[*upstream.Failure](err); !failed || begun {
+		if _, failed := errors.AsType[*upstream.Failure](err); !failed || begun || ctx.Err() != nil {
 			break
 		}
 	}
