@@ -58,10 +58,8 @@ bench-engine: weights ## Measure the embedded engine on this machine
 	go run ./engine/internal/bench -weights $(WEIGHTS) $(ARGS)
 
 .PHONY: weights
-weights: $(WEIGHTS) ## Fetch the model's weights and check their checksum
-
-$(WEIGHTS):
-	tools/weights.sh
+weights: ## Fetch the model's weights where they are not there and right (SHA-256)
+	@tools/weights.sh
 
 .PHONY: setup
 setup: weights ## Set up what the tests need: weights, Debian packages, Python client
