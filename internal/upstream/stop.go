@@ -96,10 +96,14 @@ func (f *StopFilter) release(piece string, keep int) string {
 	return text
 }
 
-// Flush returns what is held back, at the end of a text in which no stop was found.
+// Flush returns what is held back, at the end of a text in which no stop was found. A
+// text after that is another one.
 func (f *StopFilter) Flush() string {
 	if f.done {
 		return ""
+	}
+	for i := range f.matchers {
+		f.matchers[i].state = 0
 	}
 	text := string(f.held)
 	f.held = f.held[:0]

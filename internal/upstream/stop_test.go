@@ -54,7 +54,10 @@ func TestStopFilter_Twin(t *testing.T) {
 		if got != want || stopped != wantStopped {
 			t.Fatalf("filter of %q by %q = %q, %v; want %q, %v", pieces, stops, got, stopped, want, wantStopped)
 		}
-		if text, again := f.Push("a"); stopped && (text != "" || !again) {
+		if !stopped {
+			return
+		}
+		if text, again := f.Push("a"); text != "" || !again {
 			t.Fatalf("Push after a stop = %q, %v", text, again)
 		}
 	})
