@@ -237,7 +237,7 @@ func (d *decoder) function(name string) (err error) {
 			return err
 		}
 		value = bytes.Clone(value)
-		err = (*jsontext.Value)(&value).Compact(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+		err = value.Compact(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 		t.arguments = string(value)
 		return err
 	}

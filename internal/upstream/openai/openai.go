@@ -154,7 +154,7 @@ func (p *Provider) attempt(ctx context.Context, call *upstream.Call, bound int, 
 		return p.unanswered(ctx, w, err, connected.Load())
 	}
 	// What is unread costs the connection, which is how the provider learns of it.
-	defer resp.Body.Close() //nolint:errcheck // Nothing is lost by it.
+	defer resp.Body.Close()
 	body := &watchedBody{body: resp.Body, watch: w}
 	if fault := p.refused(resp, body); fault != nil {
 		if ctx.Err() != nil {

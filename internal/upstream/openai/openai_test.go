@@ -210,6 +210,7 @@ func TestGenerate_Text(t *testing.T) {
 		{"rune in pieces", "", events("{\"choices\":[{\"delta\":{\"content\":\"a\xf0\x9f\"}}]}", "{\"choices\":[{\"delta\":{\"content\":\"\x98\x80b\"}}]}", finish("stop")), "", []string{"text a", "text 😀b", "finish stop"}},
 		{"half a rune at the end", "", events("{\"choices\":[{\"delta\":{\"content\":\"a\xf0\x9f\"}}]}", finish("stop")), "", []string{"text a", "text \xf0\x9f", "finish stop"}},
 		{"escapes", "", events(`{"choices":[{"delta":{"content":"\ud83d\ude00\u00e9\n\t\"\\\/\b\f\r\ud800x\ud800\u0041"}}]}`, finish("stop")), "", []string{"text 😀é\n\t\"\\/\b\f\r\ufffdx\ufffdA", "finish stop"}},
+		{"blank data", "", events("", text("Hello"), " ", finish("stop")), "", []string{"text Hello", "finish stop"}},
 		{"CRLF and comments", "", func(e *upstreamtest.Exchange) {
 			e.Stream()
 			e.Bytes(": hi\r\n\r\nevent: x\r\nid: 1\r\ndata:" + text("Hello") + "\r\n\r\ndata: " + finish("eos") + "\r\n\r\ndata: [DO")
@@ -250,12 +251,18 @@ func TestGenerate_Tools(t *testing.T) {
 		{"no index, no type, nulls", withTools, events(toolDelta(`"id":"call_a","function":{"name":"f","arguments":null}`), toolDelta(`"id":null,"function":{"name":null,"arguments":"{\"x\":"}`), toolDelta(`"function":{"arguments":"1}"}`), finish("stop")), "", one},
 		{"id and name repeat", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{\"x\":"}`), toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"1}"}`), finish("tool_calls")), "", one},
 		{"name after id", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"arguments":"{\"x\":"}`), toolDelta(`"index":0,"function":{"name":"f"}`), toolDelta(`"index":0,"function":{"arguments":"1}"}`), finish("tool_calls")), "", one},
-		{"two calls", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{}"}},{"index":1,"id":"call_b","function":{"name":"g"}`), toolDelta(`"index":1,"function":{"arguments":"{}"}`), finish("tool_calls")), "",
-			[]string{"call 0 call_a f", "args 0 {}", "call 1 call_b g", "args 1 {}", "finish tool_calls"}},
-		{"index 0 for both", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{}"}`), toolDelta(`"index":0,"id":"call_b","function":{"name":"g","arguments":"{}"}`), finish("stop")), "",
-			[]string{"call 0 call_a f", "args 0 {}", "call 1 call_b g", "args 1 {}", "finish tool_calls"}},
-		{"index from 1", withTools, events(toolDelta(`"index":1,"id":"call_a","function":{"name":"f","arguments":"{}"}`), toolDelta(`"index":5,"id":"call_b","function":{"name":"f","arguments":"{}"}`), finish("stop")), "",
-			[]string{"call 0 call_a f", "args 0 {}", "call 1 call_b f", "args 1 {}", "finish tool_calls"}},
+		{
+			"two calls", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{}"}},{"index":1,"id":"call_b","function":{"name":"g"}`), toolDelta(`"index":1,"function":{"arguments":"{}"}`), finish("tool_calls")), "",
+			[]string{"call 0 call_a f", "args 0 {}", "call 1 call_b g", "args 1 {}", "finish tool_calls"},
+		},
+		{
+			"index 0 for both", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{}"}`), toolDelta(`"index":0,"id":"call_b","function":{"name":"g","arguments":"{}"}`), finish("stop")), "",
+			[]string{"call 0 call_a f", "args 0 {}", "call 1 call_b g", "args 1 {}", "finish tool_calls"},
+		},
+		{
+			"index from 1", withTools, events(toolDelta(`"index":1,"id":"call_a","function":{"name":"f","arguments":"{}"}`), toolDelta(`"index":5,"id":"call_b","function":{"name":"f","arguments":"{}"}`), finish("stop")), "",
+			[]string{"call 0 call_a f", "args 0 {}", "call 1 call_b f", "args 1 {}", "finish tool_calls"},
+		},
 		{"object arguments", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":{"x": [1, 2]}}`), finish("tool_calls")), "", []string{"call 0 call_a f", `args 0 {"x":[1,2]}`, "finish tool_calls"}},
 		{"no arguments", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f"}`), finish("tool_calls")), "", []string{"call 0 call_a f", "args 0 {}", "finish tool_calls"}},
 		{"no arguments, then another", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f"}`), toolDelta(`"index":1,"id":"call_b","function":{"name":"g"}`), finish("tool_calls")), "", []string{"call 0 call_a f", "args 0 {}", "call 1 call_b g", "args 1 {}", "finish tool_calls"}},
@@ -266,6 +273,7 @@ func TestGenerate_Tools(t *testing.T) {
 		{"cut at the length", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{\"x"}`), finish("length")), "", []string{"call 0 call_a f", `args 0 {"x`, "finish length"}},
 		{"broken arguments", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{\"x"}`), finish("tool_calls")), "cut", []string{"call 0 call_a f", `args 0 {"x`}},
 		{"broken arguments of a whole answer", strings.ReplaceAll(withTools, "true", "false"), events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{\"x"}`), finish("tool_calls")), "failed", []string{"call 0 call_a f", `args 0 {"x`}},
+		{"rune in pieces", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"[\"`+"\xf0\x9f"+`"}`), toolDelta(`"index":0,"function":{"arguments":"`+"\x98\x80"+`\"]"}`), finish("tool_calls")), "", []string{"call 0 call_a f", `args 0 ["`, `args 0 😀"]`, "finish tool_calls"}},
 		{"no name", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"arguments":"{}"}`), finish("tool_calls")), "failed", nil},
 		{"interleaved", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{}"}`), toolDelta(`"index":1,"id":"call_b","function":{"name":"g","arguments":"{"}`), toolDelta(`"index":0,"function":{"arguments":" "}`), finish("tool_calls")), "cut", []string{"call 0 call_a f", "args 0 {}", "call 1 call_b g", "args 1 {"}},
 		{"negative index", withTools, events(toolDelta(`"index":-7,"id":"call_a","function":{"name":"f"}`), finish("tool_calls")), "failed", nil},
@@ -342,6 +350,11 @@ func TestGenerate_Refused(t *testing.T) {
 		{"error by name", "", func(e *upstreamtest.Exchange) {
 			e.Stream()
 			e.Bytes("event: error\ndata: {\"message\":\"no\"}\n\n")
+			e.End()
+		}, "failed retryable", nil},
+		{"error by name, no JSON", "", func(e *upstreamtest.Exchange) {
+			e.Stream()
+			e.Bytes("event: error\ndata: oops\n\n")
 			e.End()
 		}, "failed retryable", nil},
 		{"error of SGLang", "", events(`{"object":"error","message":"no","code":400}`), "failed", nil},

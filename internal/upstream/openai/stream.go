@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -87,12 +88,18 @@ func (s *stream) read(events *sse.Reader) error {
 		if e.Done() {
 			return s.ended(io.EOF)
 		}
-		c, err := s.decoder.decode(e.Data)
-		if err == nil && (c.fault || string(e.Name) == "error") {
-			err = &faultError{body: []byte(strings.Clone(string(e.Data)))}
+		if len(bytes.TrimSpace(e.Data)) == 0 {
+			continue
 		}
+		if string(e.Name) == "error" {
+			return &faultError{body: bytes.Clone(e.Data)}
+		}
+		c, err := s.decoder.decode(e.Data)
 		if err != nil {
 			return err
+		}
+		if c.fault {
+			return &faultError{body: bytes.Clone(e.Data)}
 		}
 		if err := s.take(c); err != nil {
 			return err

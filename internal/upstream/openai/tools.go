@@ -32,6 +32,7 @@ type toolCalls struct {
 		id, name  string
 		opened    bool // the first event is out
 		arguments strings.Builder
+		runes     wire.RuneJoiner // of the arguments
 	}
 	skip bool // the current call is one too many
 }
@@ -67,6 +68,7 @@ func (t *toolCalls) add(p toolPiece) error {
 	if c.id == "" {
 		c.id = p.id
 	}
+	p.arguments = c.runes.Join(p.arguments)
 	c.arguments.WriteString(p.arguments)
 	switch {
 	case c.name == "":
@@ -119,6 +121,7 @@ func (t *toolCalls) begin(p toolPiece) error {
 	c := &t.current
 	c.index, c.id, c.name, c.opened = p.index, "", "", false
 	c.arguments.Reset()
+	c.runes = wire.RuneJoiner{}
 	return nil
 }
 

@@ -78,8 +78,8 @@ func (w *watch) pause() { w.deadline.Store(int64(never)) }
 
 // expired is the reason when the watch ended the call.
 func (w *watch) expired() error {
-	switch err := context.Cause(w.ctx); err {
-	case errFirstToken, errIdle, errTotal:
+	err := context.Cause(w.ctx)
+	if errors.Is(err, errFirstToken) || errors.Is(err, errIdle) || errors.Is(err, errTotal) {
 		return err
 	}
 	return nil

@@ -162,7 +162,7 @@ func TestGenerate_YieldFails(t *testing.T) {
 	})
 	err := newProvider(t, s, nil).Generate(t.Context(), newCall(t, ""), func(upstream.Event) error { return full })
 	<-left
-	if err != full { //nolint:errorlint // As it is, not wrapped.
+	if err != full {
 		t.Errorf("Generate = %v, want the error of yield", err)
 	}
 }

@@ -29,13 +29,14 @@ type HTTP struct {
 // several at a time, for every request.
 func NewHTTP(t testing.TB, script func(*Exchange)) *HTTP {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("listen: %v", err)
 	}
 	s := NewPipe(t, script)
 	s.URL = "http://" + l.Addr().String() + "/v1"
-	t.Cleanup(func() { l.Close() }) //nolint:errcheck // Nothing is lost by it.
+	t.Cleanup(func() { l.Close() })
 	s.running.Go(func() {
 		for {
 			conn, err := l.Accept()
@@ -81,7 +82,7 @@ func (s *HTTP) Connections() int {
 func (s *HTTP) close() {
 	s.mu.Lock()
 	for _, c := range s.conns {
-		c.Close() //nolint:errcheck // Nothing is lost by it.
+		c.Close()
 	}
 	s.mu.Unlock()
 	s.running.Wait()
@@ -95,7 +96,7 @@ func (s *HTTP) start(conn net.Conn) {
 }
 
 func (s *HTTP) serve(conn net.Conn) {
-	defer conn.Close() //nolint:errcheck // Nothing is lost by it.
+	defer conn.Close()
 	r := bufio.NewReader(conn)
 	for {
 		req, err := http.ReadRequest(r)
@@ -120,7 +121,7 @@ func (s *HTTP) serve(conn net.Conn) {
 		})
 		s.script(e)
 		if !e.whole {
-			conn.Close() //nolint:errcheck // Nothing is lost by it.
+			conn.Close()
 		}
 		if !<-more {
 			return
@@ -181,5 +182,5 @@ func (e *Exchange) Reset() {
 	if c, ok := e.conn.(*net.TCPConn); ok {
 		c.SetLinger(0) //nolint:errcheck // The connection is thrown away.
 	}
-	e.conn.Close() //nolint:errcheck // The connection is thrown away.
+	e.conn.Close()
 }
