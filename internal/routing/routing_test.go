@@ -148,6 +148,19 @@ func TestGenerate_LeavesWhileWaiting(t *testing.T) {
 	})
 }
 
+// A provider that fails because its caller left is not followed by another.
+func TestGenerate_LeavesDuringAttempt(t *testing.T) {
+	t.Parallel()
+	a, b := &provider{errs: []error{retry}}, &provider{}
+	r := routing.New(map[string]upstream.Provider{"a": a, "b": b})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errGone)
+	m := &catalog.Model{Targets: []catalog.Target{{Upstream: "a"}, {Upstream: "b"}}}
+	if _, err := r.Generate(ctx, m, &upstream.Call{Request: &wire.ChatRequest{}}, nil); !errors.Is(err, retry) || len(b.calls) > 0 {
+		t.Errorf("Generate = %v, calls of the second target %v", err, b.calls)
+	}
+}
+
 // A second target must be able to do what the first one promised.
 func TestGenerate_Capabilities(t *testing.T) {
 	t.Parallel()
