@@ -5,6 +5,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -98,7 +99,8 @@ func (s *server) answer(x *exchange, err error) {
 		// Nobody is there. The connection must not end as if the answer were whole.
 		panic(http.ErrAbortHandler)
 	case x.status != 0:
-		x.abort(toWire(err))
+		x.breakOff(toWire(err))
+		panic(http.ErrAbortHandler)
 	default:
 		x.fail(toWire(err))
 	}
@@ -114,6 +116,7 @@ func (s *server) close(x *exchange) {
 			x.fail(wire.Internal())
 			p = nil
 		} else {
+			x.breakOff(wire.Internal())
 			p = http.ErrAbortHandler
 		}
 	}
@@ -129,12 +132,19 @@ func (x *exchange) json(status int, body []byte) error {
 	h["Content-Type"] = []string{"application/json"}
 	h["Cache-Control"] = []string{"no-store"}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	// A writer without deadlines, as in some tests, is no reason to fail.
-	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	x.writeBy(writeTimeout)
 	x.status = status
 	x.w.WriteHeader(status)
-	_, err := x.w.Write(body)
-	return err
+	if _, err := x.w.Write(body); err != nil {
+		return fmt.Errorf("%w: %w", chat.ErrClientGone, err)
+	}
+	return nil
+}
+
+// writeBy bounds how long the next writes may take.
+func (x *exchange) writeBy(d time.Duration) {
+	// A writer without deadlines, as in some tests, is no reason to fail.
+	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(d))
 }
 
 // fail sends an error as the whole answer.

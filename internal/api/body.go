@@ -62,8 +62,8 @@ func checkMedia(h http.Header) *wire.Error {
 	if given == "" {
 		return nil
 	}
-	kind, params, err := mime.ParseMediaType(given)
-	if err != nil || kind != "application/json" && !(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
+	kind, params, _ := mime.ParseMediaType(given) // no type is "", and broken parameters are not ours to judge
+	if kind != "application/json" && !(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
 		return wire.UnsupportedContentType(given)
 	}
 	if c := params["charset"]; c != "" && !strings.EqualFold(c, "utf-8") {
@@ -95,20 +95,17 @@ func (s *server) withBody(x *exchange, use func([]byte) *wire.Error) error {
 		held = size
 		grown := make([]byte, size)
 		n := copy(grown, body)
-		more, err := io.ReadFull(x.r.Body, grown[n:])
+		more, err := fill(grown[n:], x.r.Body)
 		body = grown[:n+more]
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if len(body) > maxBodyBytes {
+			return wire.BodyTooLarge(maxBodyBytes)
+		}
+		if err == io.EOF { //nolint:errorlint // a wrapped one would not be the end of the body
 			break
 		}
 		if err != nil {
 			return unread(x.r, err)
 		}
-		if len(body) > maxBodyBytes {
-			return wire.BodyTooLarge(maxBodyBytes)
-		}
-	}
-	if n := x.r.ContentLength; n >= 0 && int64(len(body)) < n {
-		return chat.ErrClientGone
 	}
 	_ = rc.SetReadDeadline(time.Time{})
 	if e := use(body); e != nil {
@@ -117,14 +114,25 @@ func (s *server) withBody(x *exchange, use func([]byte) *wire.Error) error {
 	return nil
 }
 
+// fill reads until b is full. Unlike [io.ReadFull] it returns the reader's own error,
+// which tells the end of a body from a connection that broke in the middle of it.
+func fill(b []byte, r io.Reader) (n int, err error) {
+	for n < len(b) && err == nil {
+		var more int
+		more, err = r.Read(b[n:])
+		n += more
+	}
+	return n, err
+}
+
 // unread says what it means that a body could not be read to its end.
 func unread(r *http.Request, err error) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return slowBody()
-	case r.Context().Err() != nil:
+	case errors.Is(err, io.ErrUnexpectedEOF), r.Context().Err() != nil:
 		return chat.ErrClientGone
 	}
-	// A chunked body that breaks the encoding, or a connection that was lost.
+	// A chunked body that breaks its encoding, or a connection that was lost.
 	return brokenBody()
 }

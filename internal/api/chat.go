@@ -63,6 +63,8 @@ func (w *whole) Finish(reason wire.FinishReason, u wire.Usage) error {
 	return w.x.json(http.StatusOK, c.AppendJSON(nil))
 }
 
+const eventStream = "text/event-stream; charset=utf-8"
+
 // stream sends an answer as it comes, one event a write.
 type stream struct {
 	x     *exchange
@@ -71,6 +73,7 @@ type stream struct {
 	out   *sse.Writer
 	enc   *wire.ChunkEncoder
 	buf   []byte
+	runes wire.RuneJoiner
 }
 
 // Start sends the headers and the chunk with the role.
@@ -79,7 +82,7 @@ func (s *stream) Start(h wire.Head) error {
 	s.out = sse.NewWriter(s.x.w, s.rc.Flush)
 	s.enc = wire.NewChunkEncoder(h, s.usage)
 	header := s.x.w.Header()
-	header["Content-Type"] = []string{"text/event-stream; charset=utf-8"}
+	header["Content-Type"] = []string{eventStream}
 	header["Cache-Control"] = []string{"no-cache, no-transform"}
 	header["X-Accel-Buffering"] = []string{"no"}
 	s.x.status = http.StatusOK
@@ -87,7 +90,11 @@ func (s *stream) Start(h wire.Head) error {
 	return s.send(s.enc.AppendRole(s.buf[:0], 0))
 }
 
-func (s *stream) Text(text string) error {
+// Text sends whole runes only: a provider may cut its pieces anywhere, and half a
+// rune is no JSON.
+func (s *stream) Text(text string) error { return s.text(s.runes.Join(text)) }
+
+func (s *stream) text(text string) error {
 	for text != "" {
 		var head string
 		head, text = wire.SplitDelta(text)
@@ -99,6 +106,9 @@ func (s *stream) Text(text string) error {
 }
 
 func (s *stream) Finish(reason wire.FinishReason, u wire.Usage) error {
+	if err := s.text(s.runes.Flush()); err != nil {
+		return err
+	}
 	if err := s.send(s.enc.AppendFinish(s.buf[:0], 0, reason)); err != nil {
 		return err
 	}
@@ -119,11 +129,12 @@ func (s *stream) send(event []byte) error {
 	return s.out.Send(event)
 }
 
-// abort ends a stream that failed: an error event, and then no clean end, because
-// most clients take a stream that just stops for a whole one.
-func (x *exchange) abort(e *wire.Error) {
-	rc := http.NewResponseController(x.w)
-	_ = rc.SetWriteDeadline(time.Now().Add(time.Second))
-	_ = sse.NewWriter(x.w, rc.Flush).Send(e.AppendJSON(nil)) // the reader may be the one who is gone
-	panic(http.ErrAbortHandler)
+// breakOff tells of an error in a stream that has begun. After it the connection must
+// be aborted: most clients take a stream that just stops for a whole one.
+func (x *exchange) breakOff(e *wire.Error) {
+	if x.w.Header().Get("Content-Type") != eventStream {
+		return
+	}
+	x.writeBy(time.Second)
+	_ = sse.NewWriter(x.w, http.NewResponseController(x.w).Flush).Send(e.AppendJSON(nil)) // the reader may be the one who is gone
 }

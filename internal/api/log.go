@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/chat"
+	"github.com/parley-ai/parley/internal/ledger"
 )
 
 // log writes the line of a request: who, what, how much and how long. Prompts, answers
@@ -25,7 +26,9 @@ func (s *server) log(x *exchange) {
 			status = given
 		}
 		add(slog.String("code", code))
-		if given >= http.StatusInternalServerError && !errors.Is(x.err, chat.ErrShutdown) {
+		// A charge that was not written is our fault whoever left meanwhile.
+		ours := given >= http.StatusInternalServerError && !errors.Is(x.err, chat.ErrShutdown) || errors.Is(x.err, ledger.ErrUnavailable)
+		if ours {
 			level = slog.LevelError
 			add(slog.String("error", x.err.Error()))
 		}

@@ -86,6 +86,7 @@ func (x *exchange) preflight() {
 		h.Add("Vary", "Access-Control-Request-Headers")
 	}
 	h["Access-Control-Max-Age"] = []string{"600"}
+	x.writeBy(writeTimeout)
 	x.status = http.StatusNoContent
 	x.w.WriteHeader(http.StatusNoContent)
 }

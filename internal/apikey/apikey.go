@@ -135,17 +135,17 @@ func (r *Keyring) Create(ctx context.Context, n NewKey) (Key, Secret, error) {
 	if !printable(n.Name) {
 		return Key{}, "", ErrName
 	}
-	if !n.ExpiresAt.IsZero() && !n.ExpiresAt.After(now) {
+	if !n.ExpiresAt.IsZero() && !n.ExpiresAt.Truncate(time.Microsecond).After(now) {
 		return Key{}, "", ErrExpiry
 	}
 	secret := mint()
 	k := Key{
 		ID: ident.New(ident.Key), AccountID: n.AccountID, Name: n.Name,
 		Prefix: secret.Prefix(), Last4: secret.Last4(), Hash: secret.Hash(),
-		Models: slices.Clone(n.Models), CreatedAt: now, ExpiresAt: n.ExpiresAt.UTC(),
+		Models: slices.Clone(n.Models), CreatedAt: now,
 	}
-	if n.ExpiresAt.IsZero() {
-		k.ExpiresAt = time.Time{}
+	if !n.ExpiresAt.IsZero() {
+		k.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Microsecond) // as it is stored
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +166,7 @@ func (r *Keyring) Revoke(ctx context.Context, id string) (Key, error) {
 		return Key{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	if !old.RevokedAt.IsZero() {
-		return old.Key, nil
+		return old.view(), nil
 	}
 	e := &entry{Key: old.Key, used: old.used}
 	e.RevokedAt = time.Now().UTC().Truncate(time.Microsecond)
@@ -174,7 +174,7 @@ func (r *Keyring) Revoke(ctx context.Context, id string) (Key, error) {
 		return Key{}, err
 	}
 	r.put(e)
-	return e.Key, nil
+	return e.view(), nil
 }
 
 // Find returns the key of that id.

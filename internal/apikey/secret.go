@@ -69,7 +69,10 @@ func ParseSecret(s string) (Secret, bool) {
 		}
 	}
 	body := s[:secretLength-sumChars]
-	return Secret(s), string(checksum(nil, []byte(body))) == s[len(body):]
+	if string(checksum(nil, []byte(body))) != s[len(body):] {
+		return "", false
+	}
+	return Secret(s), true
 }
 
 // maxTokenBytes bounds what is taken for a key at all.
@@ -86,11 +89,15 @@ func bearer(values []string) (string, error) {
 	if len(values) > 1 {
 		return "", ErrMalformed
 	}
-	scheme, token, _ := strings.Cut(values[0], " ")
+	scheme, token := values[0], ""
+	end := strings.IndexAny(scheme, " \t\r\n")
+	if end >= 0 {
+		scheme, token = scheme[:end], scheme[end+1:]
+	}
 	if !strings.EqualFold(scheme, "bearer") || token == "" {
 		return "", ErrMissing
 	}
-	if len(token) > maxTokenBytes {
+	if values[0][end] != ' ' || len(token) > maxTokenBytes {
 		return "", ErrMalformed
 	}
 	for i := range len(token) {

@@ -64,5 +64,13 @@ func (r *Keyring) flush(ctx context.Context) error {
 	if len(used) == 0 {
 		return nil
 	}
-	return r.store.TouchKeys(ctx, used)
+	err := r.store.TouchKeys(ctx, used)
+	if err != nil { // nothing was written: the next time has to
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for id := range used {
+			r.byID[id].used.dirty.Store(true)
+		}
+	}
+	return err
 }

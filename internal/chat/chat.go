@@ -111,17 +111,21 @@ func (s *Service) admit(c Call) (*catalog.Model, error) {
 // reserve counts the prompt, bounds the answer and sets the credit for both aside.
 func (s *Service) reserve(c Call, m *catalog.Model) (*ledger.Hold, string, error) {
 	req := c.Request
-	prompt, exact, err := s.Router.CountPrompt(m, req, m.ContextWindow)
+	prompt, exact, err := s.Router.CountPrompt(m, req, m.ContextWindow+1)
 	if err != nil {
 		return nil, "", fmt.Errorf("count prompt: %w", err)
 	}
-	if prompt >= m.ContextWindow {
-		return nil, "", &ContextError{Window: m.ContextWindow, Tokens: prompt, AtLeast: !exact || prompt > m.ContextWindow}
+	room := m.ContextWindow - prompt
+	if !exact {
+		// An estimate must not refuse or cut what fits: the provider knows.
+		room = m.ContextWindow
+	} else if room <= 0 {
+		return nil, "", &ContextError{Window: m.ContextWindow, Tokens: prompt, AtLeast: room < 0}
 	}
 	if req.MaxTokens > m.MaxOutput {
 		return nil, "", &OutputError{Param: req.MaxTokensParam, Given: req.MaxTokens, Limit: m.MaxOutput}
 	}
-	output := min(m.MaxOutput, m.ContextWindow-prompt)
+	output := min(m.MaxOutput, room)
 	least := min(leastOutput, output)
 	if req.MaxTokens > 0 {
 		output = min(req.MaxTokens, output)

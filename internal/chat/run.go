@@ -1,7 +1,9 @@
 package chat
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -22,10 +24,16 @@ type run struct {
 	head    wire.Head
 
 	last    upstream.Event // the newest event
+	text    []byte         // of the answer so far, where its form was promised
 	first   time.Duration  // from receipt to the first event
-	started bool           // bytes of the answer may have been released
+	started bool           // the emitter has had its Start
 	route   upstream.Route
 }
+
+var (
+	errNoFinish = errors.New("the answer has no end")
+	errNotJSON  = errors.New("the answer is not the JSON that was asked for")
+)
 
 // emitError marks an error of the emitter: the caller is gone.
 type emitError struct{ err error }
@@ -50,15 +58,20 @@ func (r *run) do(ctx context.Context) (Summary, error) {
 	call := &upstream.Call{ID: r.head.ID, Owner: r.call.Caller.Account.ID, Request: req, MaxTokens: r.hold.OutputLimit(), Seed: seed(req)}
 	route, err := r.service.Router.Generate(ctx, r.model, call, r.event)
 	r.route = route
-	switch gone, left := r.gone(ctx, err); {
+	gone, left := r.gone(ctx, err)
+	switch {
+	case err == nil && r.last.Finish == "":
+		return r.broken(&upstream.Failure{Class: upstream.Failed, Err: errNoFinish})
+	case err == nil && !r.formed():
+		return r.broken(&upstream.Failure{Class: upstream.Failed, Err: errNotJSON})
 	case err == nil:
 		return r.finish()
-	case errors.Is(err, upstream.ErrNotStarted):
+	case errors.Is(err, upstream.ErrNotStarted) && left:
 		return r.void(gone)
 	case left:
 		// Prompt and answer so far were computed for the caller, whoever cut them off;
 		// but what the server itself breaks off and never showed is not charged.
-		if errors.Is(gone, ErrShutdown) && !(r.started && req.Stream) {
+		if !errors.Is(gone, ErrClientGone) && !r.shown() {
 			return r.void(gone)
 		}
 		return r.settle(gone)
@@ -69,11 +82,30 @@ func (r *run) do(ctx context.Context) (Summary, error) {
 
 // broken ends a call that failed on our side: what a stream has shown is charged.
 func (r *run) broken(err error) (Summary, error) {
-	if r.started && r.call.Request.Stream {
+	if r.shown() {
 		return r.settle(err)
 	}
 	return r.void(err)
 }
+
+// promised says whether the caller was promised JSON.
+func (r *run) promised() bool {
+	k := r.call.Request.ResponseFormat.Kind
+	return k == wire.FormatJSONObject || k == wire.FormatJSONSchema
+}
+
+// formed says whether a complete answer has the form that was promised. Providers are
+// asked to write JSON; that they did is known only here.
+func (r *run) formed() bool {
+	if !r.promised() {
+		return true
+	}
+	object := bytes.HasPrefix(bytes.TrimLeft(r.text, " \t\r\n"), []byte("{"))
+	return json.Valid(r.text) && (object || r.call.Request.ResponseFormat.Kind != wire.FormatJSONObject)
+}
+
+// shown says whether bytes of the answer may have been released before its end.
+func (r *run) shown() bool { return r.started && r.call.Request.Stream }
 
 // event notes what was computed and releases its text.
 func (r *run) event(e upstream.Event) error {
@@ -86,6 +118,9 @@ func (r *run) event(e upstream.Event) error {
 	r.hold.Delivered(e.Completion)
 	if e.Text == "" {
 		return nil
+	}
+	if r.promised() {
+		r.text = append(r.text, e.Text...)
 	}
 	if err := r.start(); err != nil {
 		return err
@@ -125,7 +160,7 @@ func (r *run) gone(ctx context.Context, err error) (error, bool) {
 	if ctx.Err() == nil {
 		return nil, false
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, ErrShutdown) {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrShutdown) || errors.Is(cause, ledger.ErrUnavailable) {
 		return cause, true
 	}
 	return fmt.Errorf("%w: %w", ErrClientGone, context.Cause(ctx)), true
@@ -190,16 +225,22 @@ func (r *run) outcome(err error) ledger.Outcome {
 		CompletionTokens: r.last.Completion, Status: 200, UsageSource: ledger.UsageCounted,
 		Target: r.route.Target, Attempts: r.route.Attempts, FirstToken: r.first,
 	}
-	if u := r.last.Usage; u != nil {
+	if u := r.last.Usage; u != nil && r.plausible(u) {
 		o.CompletionTokens, o.CachedTokens, o.UsageSource = u.CompletionTokens, u.CachedTokens, ledger.UsageProvider
 	}
 	if err != nil {
 		status, code := r.service.Describe(err)
-		if o.ErrorCode = code; !r.started {
+		if o.ErrorCode = code; !r.shown() {
 			o.Status = status
 		}
 	}
 	return o
+}
+
+// plausible says whether a provider's count can be true. One that cannot be is not
+// charged: no price can be put on it, and its hold would stay for ever.
+func (r *run) plausible(u *wire.Usage) bool {
+	return u.CompletionTokens >= 0 && u.CompletionTokens <= r.model.ContextWindow && u.CachedTokens >= 0 && u.CachedTokens <= r.hold.PromptTokens()
 }
 
 func (r *run) summary(rec ledger.Receipt) Summary {

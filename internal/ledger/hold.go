@@ -73,6 +73,9 @@ func (l *Ledger) Reserve(c Call) (*Hold, error) {
 // OutputLimit is how many tokens of answer the hold covers.
 func (h *Hold) OutputLimit() int { return h.receipt.OutputLimit }
 
+// PromptTokens is how many tokens of prompt the hold covers.
+func (h *Hold) PromptTokens() int { return h.receipt.PromptTokens }
+
 // Persist sends the hold to the disk, so that a crash can charge what was delivered.
 // It does not wait; Durable does. It fails when there is no room to note progress.
 func (h *Hold) Persist() error {
@@ -109,6 +112,9 @@ func (h *Hold) Delivered(tokens int) {
 func (h *Hold) Settle(o Outcome) (Receipt, error) {
 	r := h.finish(o)
 	r.State = Settled
+	if h.resolved { // before anything beyond the hold is set aside for it
+		return r, fmt.Errorf("%w: %s", ErrResolved, r.RequestID)
+	}
 	cost, err := r.Price.Cost(r.Tokens())
 	if err != nil {
 		return r, fmt.Errorf("charge of %s: %w", r.RequestID, err)
@@ -165,9 +171,11 @@ func (h *Hold) resolve(r *Receipt, held money.Amount) (*pending, error) {
 			h.slot.Release()
 		}
 	}
+	h.ledger.send(p)
 	if r.State == Voided {
+		// Only now, so that a hold that takes this credit is behind it in the queue and
+		// the rows never hold more than was granted.
 		h.book.post(h, held, 0)
 	}
-	h.ledger.send(p)
 	return p, nil
 }

@@ -221,6 +221,12 @@ func TestSettleAboveHold(t *testing.T) {
 	if got, want := b.Balance(a), (ledger.Balance{Granted: 700, Posted: 700}); got != want {
 		t.Errorf("Balance = %+v, want %+v", got, want)
 	}
+	if _, err := b.Grant(context.Background(), ledger.Grant{AccountID: a, Amount: 50}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Settle(done(100)); !errors.Is(err, ledger.ErrResolved) || b.Balance(a).Held != 0 {
+		t.Errorf("a second Settle gives %v and leaves %+v", err, b.Balance(a))
+	}
 	b.verify(t)
 }
 

@@ -5,190 +5,198 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/routing"
 	"github.com/parley-ai/parley/internal/upstream"
+	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 	"github.com/parley-ai/parley/internal/wire"
 )
 
-// provider fails with its errors one after another, then answers.
-type provider struct {
-	upstream.Provider
-	can    wire.Capabilities
-	errs   []error
-	begins bool // an event comes before each error
-	calls  []string
+// model is tried at the upstreams a, b and c, in this order.
+var model = &catalog.Model{ID: "m", Targets: []catalog.Target{{Upstream: "a", Model: "m-a"}, {Upstream: "b", Model: "m-b"}, {Upstream: "c", Model: "org/m-c"}}}
+
+var errOdd = errors.New("odd")
+
+func answer(s string) upstreamtest.Script {
+	return upstreamtest.Script{upstreamtest.Text(s), upstreamtest.Finish(wire.FinishStop)}
 }
 
-func (p *provider) Capabilities(string) wire.Capabilities { return p.can }
-
-func (p *provider) CountPrompt(*wire.ChatRequest, int) (int, bool, error) {
-	return len(p.errs), true, nil
+func failure(c upstream.Class) upstreamtest.Script {
+	return upstreamtest.Script{upstreamtest.Fail(c)}
 }
-
-func (p *provider) Generate(_ context.Context, call *upstream.Call, yield func(upstream.Event) error) error {
-	p.calls = append(p.calls, call.Model)
-	var err error
-	if len(p.errs) > 0 {
-		err, p.errs = p.errs[0], p.errs[1:]
-	}
-	if err != nil && !p.begins {
-		return err
-	}
-	if yielded := yield(upstream.Event{Text: "x"}); yielded != nil {
-		return yielded
-	}
-	return err
-}
-
-var (
-	errGone  = errors.New("gone")
-	retry    = &upstream.Failure{Class: upstream.Unreachable, Err: errors.New("refused"), Retryable: true}
-	slow     = &upstream.Failure{Class: upstream.Overloaded, Err: errors.New("429"), Retryable: true, RetryAfter: 2 * time.Second}
-	slower   = &upstream.Failure{Class: upstream.Overloaded, Err: errors.New("429"), Retryable: true, RetryAfter: 3 * time.Second}
-	denied   = &upstream.Failure{Class: upstream.Denied, Err: errors.New("401")}
-	rejected = &upstream.Rejected{Answer: wire.ContextLengthExceeded(1, 2, true), Err: errors.New("400")}
-)
 
 func TestGenerate(t *testing.T) {
 	t.Parallel()
-	type step = []error
-	tests := []struct {
-		name     string
-		targets  string // the upstream of each
-		a, b     step
-		begins   bool
-		retriesA int
-		retriesB int
-		want     error
-		calls    string // target after target
-		least    time.Duration
-		most     time.Duration
+	cut := upstreamtest.Script{upstreamtest.Text("par"), upstreamtest.Fail(upstream.Cut)}
+	for _, c := range []struct {
+		name    string
+		a, b, c upstreamtest.Script
+		want    string // the answer
+		route   upstream.Route
+		err     string // part of it; empty is none
 	}{
-		{name: "first answers", targets: "ab", calls: "a0"},
-		{name: "failover", targets: "ab", a: step{denied}, calls: "a0 b1"},
-		{name: "failover first, retries later", targets: "ab", a: step{retry}, retriesA: 2, calls: "a0 b1"},
-		{name: "all fail", targets: "ab", a: step{retry}, b: step{denied}, want: denied, calls: "a0 b1"},
-		{name: "retry", targets: "a", a: step{retry, retry}, retriesA: 2, calls: "a0 a0 a0", least: 100 * time.Millisecond, most: 300 * time.Millisecond},
-		{name: "no more retries", targets: "a", a: step{retry, retry, denied}, retriesA: 1, want: retry, calls: "a0 a0", least: 50 * time.Millisecond, most: 100 * time.Millisecond},
-		{name: "retries in all", targets: "aa", a: step{retry, retry, retry, retry, retry, retry, retry}, retriesA: 3, want: retry, calls: "a0 a1 a0 a1 a0", least: 100 * time.Millisecond, most: 300 * time.Millisecond},
-		{name: "retries of one upstream", targets: "ab", a: step{retry, retry, retry}, b: step{retry, retry}, retriesB: 1, want: retry, calls: "a0 b1 b1", least: 50 * time.Millisecond, most: 100 * time.Millisecond},
-		{name: "not retryable", targets: "a", a: step{denied}, retriesA: 5, want: denied, calls: "a0"},
-		{name: "no longer retryable", targets: "a", a: step{retry, denied}, retriesA: 5, want: denied, calls: "a0 a0", least: 50 * time.Millisecond, most: 100 * time.Millisecond},
-		{name: "retry after", targets: "a", a: step{slow}, retriesA: 1, calls: "a0 a0", least: 2 * time.Second, most: 2 * time.Second},
-		{name: "retry after too long", targets: "a", a: step{slower}, retriesA: 1, want: slower, calls: "a0"},
-		{name: "rejected", targets: "ab", a: step{rejected}, retriesA: 1, want: rejected, calls: "a0"},
-		{name: "other error", targets: "ab", a: step{errGone}, retriesA: 1, want: errGone, calls: "a0"},
-		{name: "begun", targets: "ab", a: step{retry}, begins: true, retriesA: 1, want: retry, calls: "a0"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+		{"the first answers", answer("A"), answer("B"), answer("C"), "A", upstream.Route{Target: "a/m-a", Attempts: 1}, ""},
+		{"the second does", failure(upstream.Overloaded), answer("B"), answer("C"), "B", upstream.Route{Target: "b/m-b", Attempts: 2}, ""},
+		{"the last does", failure(upstream.Unreachable), failure(upstream.Timeout), answer("C"), "C", upstream.Route{Target: "c/org/m-c", Attempts: 3}, ""},
+		{"none does", failure(upstream.Failed), failure(upstream.Timeout), failure(upstream.Busy), "", upstream.Route{Target: "c/org/m-c", Attempts: 3}, "upstream busy"},
+		{"cut after the first event", cut, answer("B"), answer("C"), "par", upstream.Route{Target: "a/m-a", Attempts: 1}, "upstream cut"},
+		{"cut at the second", failure(upstream.Failed), cut, answer("C"), "par", upstream.Route{Target: "b/m-b", Attempts: 2}, "upstream cut"},
+		{"cut before the first event", failure(upstream.Cut), answer("B"), answer("C"), "B", upstream.Route{Target: "b/m-b", Attempts: 2}, ""},
+		{"an event without text has begun too", upstreamtest.Script{upstreamtest.Text(""), upstreamtest.Fail(upstream.Failed)}, answer("B"), answer("C"), "", upstream.Route{Target: "a/m-a", Attempts: 1}, "upstream failed"},
+		{"an error that is no failure", upstreamtest.Script{upstreamtest.Return(errOdd)}, answer("B"), answer("C"), "", upstream.Route{Target: "a/m-a", Attempts: 1}, "odd"},
+		{"a failure that is wrapped", upstreamtest.Script{upstreamtest.Return(fmt.Errorf("a: %w", &upstream.Failure{Class: upstream.Failed, Err: errOdd}))}, answer("B"), answer("C"), "B", upstream.Route{Target: "b/m-b", Attempts: 2}, ""},
+		{"a failure that had not started", upstreamtest.Script{upstreamtest.Return(errors.Join(upstream.ErrNotStarted, &upstream.Failure{Class: upstream.Busy, Err: errOdd}))}, answer("B"), answer("C"), "B", upstream.Route{Target: "b/m-b", Attempts: 2}, ""},
+		{"nil without an answer", upstreamtest.Script{upstreamtest.Return(nil)}, answer("B"), answer("C"), "", upstream.Route{Target: "a/m-a", Attempts: 1}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				a := &provider{errs: slices.Clone(tt.a), begins: tt.begins}
-				b := &provider{errs: slices.Clone(tt.b)}
-				r := routing.New(map[string]upstream.Provider{"a": a, "b": b}).WithOptions(map[string]routing.Options{"a": {Retries: tt.retriesA}, "b": {Retries: tt.retriesB}})
-				m := &catalog.Model{ID: "m", ContextWindow: 4096}
-				for i, u := range tt.targets {
-					m.Targets = append(m.Targets, catalog.Target{Upstream: string(u), Model: fmt.Sprintf("%c%d", u, i)})
-				}
-				var calls []string
-				call := &upstream.Call{Request: &wire.ChatRequest{}}
-				start := time.Now()
-				events := 0
-				route, err := r.Generate(t.Context(), m, call, func(upstream.Event) error { events++; return nil })
-				calls = append(slices.Clone(a.calls), b.calls...)
-				want := slices.Sorted(slices.Values(fields(tt.calls)))
-				slices.Sort(calls)
-				if diff := cmp.Diff(want, calls); diff != "" || !errors.Is(err, tt.want) || tt.want == nil && err != nil {
-					t.Errorf("Generate = %v, want %v; calls (-want +got):\n%s", err, tt.want, diff)
-				}
-				last := fields(tt.calls)[len(want)-1]
-				if route.Attempts != len(want) || route.Target != last[:1]+"/"+last {
-					t.Errorf("route %+v, want %d attempts, the last at %s", route, len(want), last)
-				}
-				if d := time.Since(start); d < tt.least || d > tt.most {
-					t.Errorf("took %v, want %v to %v", d, tt.least, tt.most)
-				}
-				if call.Window != 4096 {
-					t.Errorf("window %d, want the model's", call.Window)
-				}
+			ps := map[string]*upstreamtest.Provider{"a": upstreamtest.New(c.a), "b": upstreamtest.New(c.b), "c": upstreamtest.New(c.c)}
+			var got strings.Builder
+			route, err := router(ps).Generate(context.Background(), model, &upstream.Call{ID: "chatcmpl-x", Owner: "acct_x", MaxTokens: 9, Seed: 7}, func(e upstream.Event) error {
+				got.WriteString(e.Text)
+				return nil
 			})
+			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("Generate gives %v, want %q", err, c.err)
+			}
+			if got.String() != c.want || route != c.route {
+				t.Errorf("Generate = %q by %+v, want %q by %+v", got.String(), route, c.want, c.route)
+			}
+			for i, target := range model.Targets {
+				calls := ps[target.Upstream].Calls()
+				want := 0
+				if i < c.route.Attempts {
+					want = 1
+				}
+				if len(calls) != want {
+					t.Fatalf("%s was asked %d times, want %d", target.Upstream, len(calls), want)
+				}
+				if want == 1 && calls[0].Call != (upstream.Call{ID: "chatcmpl-x", Owner: "acct_x", Model: target.Model, MaxTokens: 9, Seed: 7}) {
+					t.Errorf("%s got %+v", target.Upstream, calls[0].Call)
+				}
+			}
 		})
 	}
 }
 
-func fields(s string) []string {
-	var f []string
-	for len(s) > 0 {
-		f = append(f, s[:2])
-		s = s[min(3, len(s)):]
+func router(ps map[string]*upstreamtest.Provider) *routing.Router {
+	m := map[string]upstream.Provider{}
+	for id, p := range ps {
+		m[id] = p
 	}
-	return f
+	return routing.New(m)
 }
 
-func TestGenerate_LeavesWhileWaiting(t *testing.T) {
+// A caller who is gone is not passed on: neither for an error of yield, even one that
+// looks like a provider's, nor for the end of ctx.
+func TestGenerate_CallerGone(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := &provider{errs: []error{slow}}
-		r := routing.New(map[string]upstream.Provider{"a": a}).WithOptions(map[string]routing.Options{"a": {Retries: 1}})
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second, func() { cancel(errGone) })
-		start := time.Now()
-		route, err := r.Generate(ctx, &catalog.Model{Targets: []catalog.Target{{Upstream: "a"}}}, &upstream.Call{Request: &wire.ChatRequest{}}, nil)
-		if !errors.Is(err, errGone) || !errors.Is(err, upstream.ErrNotStarted) || route.Attempts != 1 || time.Since(start) != time.Second {
-			t.Errorf("Generate = %+v, %v after %v", route, err, time.Since(start))
+	gone := errors.New("gone")
+	for name, leave := range map[string]error{"plain": gone, "a failure": &upstream.Failure{Class: upstream.Failed, Err: gone}} {
+		b := upstreamtest.New(answer("B"))
+		r := router(map[string]*upstreamtest.Provider{"a": upstreamtest.New(answer("A")), "b": b, "c": b})
+		route, err := r.Generate(context.Background(), model, &upstream.Call{}, func(upstream.Event) error { return leave })
+		if err != leave || route.Attempts != 1 || len(b.Calls()) != 0 {
+			t.Errorf("%s: Generate = %+v, %v, want the error of yield after 1 attempt", name, route, err)
 		}
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	reached := make(chan struct{})
+	b := upstreamtest.New(answer("B"))
+	r := router(map[string]*upstreamtest.Provider{"a": upstreamtest.New(upstreamtest.Script{upstreamtest.Signal(reached), upstreamtest.Hang()}), "b": b, "c": b})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		<-reached
+		cancel(gone)
 	})
-}
-
-// A provider that fails because its caller left is not followed by another.
-func TestGenerate_LeavesDuringAttempt(t *testing.T) {
-	t.Parallel()
-	a, b := &provider{errs: []error{retry}}, &provider{}
-	r := routing.New(map[string]upstream.Provider{"a": a, "b": b})
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errGone)
-	m := &catalog.Model{Targets: []catalog.Target{{Upstream: "a"}, {Upstream: "b"}}}
-	if _, err := r.Generate(ctx, m, &upstream.Call{Request: &wire.ChatRequest{}}, nil); !errors.Is(err, retry) || len(b.calls) > 0 {
-		t.Errorf("Generate = %v, calls of the second target %v", err, b.calls)
+	route, err := r.Generate(ctx, model, &upstream.Call{}, func(upstream.Event) error { return nil })
+	wg.Wait()
+	if err != gone || route != (upstream.Route{Target: "a/m-a", Attempts: 1}) || len(b.Calls()) != 0 {
+		t.Errorf("Generate = %+v, %v, want the cause of ctx after 1 attempt", route, err)
 	}
 }
 
-// A second target must be able to do what the first one promised.
-func TestGenerate_Capabilities(t *testing.T) {
+func TestGenerate_OneTarget(t *testing.T) {
 	t.Parallel()
-	a, b, c := &provider{errs: []error{denied}, can: wire.Capabilities{Tools: true}}, &provider{}, &provider{can: wire.Capabilities{Tools: true}}
-	r := routing.New(map[string]upstream.Provider{"a": a, "b": b, "c": c})
-	m := &catalog.Model{Targets: []catalog.Target{{Upstream: "a", Model: "x"}, {Upstream: "b", Model: "x"}, {Upstream: "c", Model: "x"}}}
-	route, err := r.Generate(t.Context(), m, &upstream.Call{Request: &wire.ChatRequest{Tools: []wire.Tool{{Name: "f"}}}}, func(upstream.Event) error { return nil })
-	if err != nil || route != (upstream.Route{Target: "c/x", Attempts: 2}) || len(m.Targets) != 3 || m.Targets[1].Upstream != "b" {
-		t.Errorf("Generate = %+v, %v; targets %v", route, err, m.Targets)
+	one := &catalog.Model{ID: "m", Targets: model.Targets[:1]}
+	r := router(map[string]*upstreamtest.Provider{"a": upstreamtest.New(failure(upstream.Overloaded))})
+	route, err := r.Generate(context.Background(), one, &upstream.Call{}, func(upstream.Event) error { return nil })
+	if f, ok := errors.AsType[*upstream.Failure](err); !ok || f.Class != upstream.Overloaded || !errors.Is(err, upstreamtest.ErrScripted) || route.Attempts != 1 {
+		t.Errorf("Generate = %+v, %v, want the target's failure", route, err)
 	}
 }
 
-func TestRouter_First(t *testing.T) {
+// Calls at once do not see each other's models or events.
+func TestGenerate_Concurrent(t *testing.T) {
 	t.Parallel()
-	a := &provider{errs: make([]error, 7), can: wire.Capabilities{Tools: true}}
-	r := routing.New(map[string]upstream.Provider{"a": a})
-	m := &catalog.Model{Targets: []catalog.Target{{Upstream: "a"}}}
-	if n, exact, err := r.CountPrompt(m, nil, 0); n != 7 || !exact || err != nil {
-		t.Errorf("CountPrompt = %d, %v, %v", n, exact, err)
+	ps := map[string]*upstreamtest.Provider{"a": upstreamtest.New(failure(upstream.Busy)), "b": upstreamtest.New(answer("B")), "c": upstreamtest.New(answer("C"))}
+	r := router(ps)
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			var got string
+			route, err := r.Generate(context.Background(), model, &upstream.Call{}, func(e upstream.Event) error {
+				got += e.Text
+				return nil
+			})
+			if err != nil || got != "B" || route.Attempts != 2 {
+				t.Errorf("Generate = %q by %+v, %v", got, route, err)
+			}
+		})
 	}
-	if !r.Capabilities(m).Tools {
-		t.Error("Capabilities are not the first target's")
+	wg.Wait()
+	if n := len(ps["b"].Calls()); n != 32 {
+		t.Errorf("b was asked %d times, want 32", n)
 	}
-	if err := r.Check(m); err != nil {
-		t.Errorf("Check = %v", err)
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	p := upstreamtest.New()
+	for _, c := range []struct {
+		have []string
+		err  string
+	}{
+		{[]string{"a", "b", "c"}, ""},
+		{[]string{"a", "b", "c", "d"}, ""},
+		{[]string{"a", "c"}, "model m: no such upstream: b"},
+		{nil, "model m: no such upstream: a"},
+		{[]string{"A", "b", "c"}, "model m: no such upstream: a"},
+	} {
+		ps := map[string]*upstreamtest.Provider{}
+		for _, id := range c.have {
+			ps[id] = p
+		}
+		err := router(ps).Check(model)
+		if errors.Is(err, routing.ErrUpstream) != (c.err != "") || err != nil && err.Error() != c.err {
+			t.Errorf("Check with %q gives %v, want %q", c.have, err, c.err)
+		}
 	}
-	m.Targets = append(m.Targets, catalog.Target{Upstream: "b"})
-	if err := r.Check(m); !errors.Is(err, routing.ErrUpstream) {
-		t.Errorf("Check = %v, want ErrUpstream", err)
+}
+
+// The prompt is counted and the capabilities are those of the first target.
+func TestFirstTarget(t *testing.T) {
+	t.Parallel()
+	a, b := upstreamtest.New(), upstreamtest.New()
+	a.Prompt, b.Prompt = 11, 22
+	a.Can, b.Can = wire.Capabilities{Tools: true}, wire.Capabilities{Logprobs: true}
+	r := router(map[string]*upstreamtest.Provider{"a": a, "b": b, "c": b})
+	if n, exact, err := r.CountPrompt(model, nil, 100); n != 11 || !exact || err != nil {
+		t.Errorf("CountPrompt = %d, %v, %v, want 11 of the first target", n, exact, err)
+	}
+	if got := r.Capabilities(model); got != a.Can {
+		t.Errorf("Capabilities = %+v, want the first target's", got)
+	}
+	last := &catalog.Model{ID: "m", Targets: slices.Clone(model.Targets[2:])}
+	if n, _, _ := r.CountPrompt(last, nil, 100); n != 22 {
+		t.Errorf("CountPrompt = %d, want 22 of the only target", n)
+	}
+	a.CountErr = errOdd
+	if _, _, err := r.CountPrompt(model, nil, 100); !errors.Is(err, errOdd) {
+		t.Errorf("CountPrompt gives %v, want the provider's error", err)
 	}
 }

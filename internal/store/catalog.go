@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
@@ -35,6 +36,7 @@ func (d *DB) SaveCatalog(ctx context.Context, models []catalog.Model, plans []ac
 					open = append(open, m.ID)
 				}
 			}
+			slices.Sort(open) // the order of the configuration says nothing
 			list, err := json.Marshal(open)
 			if err != nil {
 				return err
@@ -50,6 +52,11 @@ func (d *DB) SaveCatalog(ctx context.Context, models []catalog.Model, plans []ac
 }
 
 func rowID(prefix string, parts ...any) string {
-	h := sha256.Sum256(fmt.Appendf(nil, "%q", parts))
-	return prefix + hex.EncodeToString(h[:12])
+	h := sha256.New()
+	for _, p := range parts {
+		// Quoted as text: %q of an integer is a character, and every number that is
+		// none would look the same.
+		fmt.Fprintf(h, "%q ", fmt.Sprint(p))
+	}
+	return prefix + hex.EncodeToString(h.Sum(nil)[:12])
 }

@@ -23,6 +23,13 @@ func migrate(ctx context.Context, db *sql.DB) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	var tables, ours int
+	if err := db.QueryRowContext(ctx, `SELECT count(*), count(CASE WHEN name = 'schema_migration' THEN 1 END) FROM sqlite_master WHERE type = 'table'`).Scan(&tables, &ours); err != nil {
+		return 0, err
+	}
+	if tables > 0 && ours == 0 {
+		return 0, fmt.Errorf("%w: it has %d tables and no record of migrations", ErrNotOurs, tables)
+	}
 	const table = `CREATE TABLE IF NOT EXISTS schema_migration (version BIGINT PRIMARY KEY, checksum TEXT NOT NULL)`
 	if _, err := db.ExecContext(ctx, table); err != nil {
 		return 0, err

@@ -55,8 +55,11 @@ type DB struct {
 // to date. It fails with [ErrNewerSchema] or [ErrNotOurs].
 func Open(ctx context.Context, dir string) (*DB, error) {
 	path := filepath.Join(dir, FileName)
-	_, err := os.Stat(path)
-	d := &DB{created: errors.Is(err, os.ErrNotExist)}
+	created, err := create(path)
+	if err != nil {
+		return nil, err
+	}
+	d := &DB{created: created}
 	// busy_timeout comes first: switching to WAL must be able to wait. Immediate
 	// transactions take the write lock at once instead of failing half way.
 	const pragmas = "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_txlock=immediate"
@@ -72,6 +75,24 @@ func Open(ctx context.Context, dir string) (*DB, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// create makes the file, for its owner only, where there is none: SQLite would let
+// everybody read it, and gives its other files the mode of this one. A file that is
+// there is not opened, because closing it would drop the locks SQLite has on it.
+func create(path string) (created bool, err error) {
+	info, err := os.Stat(path)
+	if err == nil {
+		return info.Size() == 0, nil // the last process may have ended right here
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return false, err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return false, err
+	}
+	return true, f.Close()
 }
 
 func open(path, pragmas string, conns int) (*sql.DB, error) {

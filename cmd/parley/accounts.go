@@ -1,0 +1,210 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/parley-ai/parley/internal/admin"
+)
+
+type accountCreate struct {
+	directory
+	Name   string `arg:"" help:"Name of the account."`
+	Plan   string `required:"" help:"Plan of the account." placeholder:"PLAN"`
+	Credit string `help:"Credit to begin with, in IU." placeholder:"AMOUNT"`
+}
+
+func (accountCreate) Help() string {
+	return `Example: parley account create "Example Lab" --plan pro --credit 12.5`
+}
+
+func (a *accountCreate) Run(e *env) error {
+	return e.with(a.directory, true, func(c *admin.Client) error {
+		made, err := c.CreateAccount(e.ctx, admin.NewAccount{Name: a.Name, Plan: a.Plan, Credit: a.Credit})
+		if err != nil {
+			return err
+		}
+		return e.answer(made, func() {
+			given := "without credit"
+			if a.Credit != "" {
+				given = "with " + credit(a.Credit) + " IU"
+			}
+			e.print("Made %s (%s) on plan %s, %s.", made.Name, made.ID, a.Plan, given)
+		})
+	})
+}
+
+type accountShow struct {
+	directory
+	Name string `arg:"" help:"Name or id of the account."`
+}
+
+func (accountShow) Help() string { return `Example: parley account show "Example Lab"` }
+
+func (a *accountShow) Run(e *env) error {
+	return e.with(a.directory, false, func(c *admin.Client) error {
+		account, err := c.Account(e.ctx, a.Name)
+		if err != nil {
+			return e.named(c, a.Name, err)
+		}
+		if e.json {
+			return e.answer(account, nil)
+		}
+		s, err := c.Summary(e.ctx, account.ID)
+		if err != nil {
+			return err
+		}
+		e.account(account, s)
+		return nil
+	})
+}
+
+// account shows an account as a statement: what came in, what went out, what is left.
+func (e *env) account(a admin.Account, s admin.Summary) {
+	e.print("%s    %s    %s", a.Name, e.paint(dim, a.ID), e.status(a.Status))
+	sums := credits(s.Granted, s.Spent, a.Held, a.Available)
+	width := 0
+	for _, x := range sums {
+		width = max(width, len(x))
+	}
+	line := func(name, sign, value, unit, more string) {
+		e.print("%s", strings.TrimRight("  "+pad(name, 14)+sign+strings.Repeat(" ", width-len(value)+1)+value+" "+unit+more, " "))
+	}
+	running := ""
+	if s.Running > 0 {
+		running = "   " + plural(s.Running, "running call")
+	}
+	line("granted", " ", sums[0], "IU", "")
+	line("spent", "−", sums[1], "", "")
+	line("held", "−", sums[2], "", running)
+	e.print("%s", strings.Repeat(" ", 16)+strings.Repeat("-", width+3))
+	line("available", " ", sums[3], "IU", "")
+	if s.Plan == nil {
+		e.print("  plan          %s, which the configuration does not have", a.Plan)
+	} else {
+		e.print("  plan          %s", a.Plan)
+		e.print("  limits        %s", limits(*s.Plan))
+		e.print("                %s", e.paint(dim, unenforced))
+	}
+	keys := []string{count(s.KeysActive) + " active"}
+	if s.KeysExpired > 0 {
+		keys = append(keys, count(s.KeysExpired)+" expired")
+	}
+	if s.KeysRevoked > 0 {
+		keys = append(keys, count(s.KeysRevoked)+" revoked")
+	}
+	e.print("  keys          %s", strings.Join(keys, ", "))
+}
+
+// unenforced is said wherever limits are shown: nobody shall rely on them.
+const unenforced = "Limits are not enforced by this version."
+
+func pad(s string, n int) string { return s + strings.Repeat(" ", max(0, n-len(s))) }
+
+// limits says what a plan allows.
+func limits(p admin.Plan) string {
+	var parts []string
+	if p.RPM != nil {
+		parts = append(parts, count(*p.RPM)+" requests per minute")
+	}
+	if p.TPM != nil {
+		parts = append(parts, count(*p.TPM)+" tokens per minute")
+	}
+	if p.Concurrency != nil {
+		parts = append(parts, count(*p.Concurrency)+" at once")
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	text := strings.Join(parts, ", ")
+	if p.RPM != nil && p.TPM != nil {
+		text = strings.Replace(text, " requests per minute,", " requests,", 1)
+	}
+	return text
+}
+
+type accountSet struct {
+	directory
+	Name   string `arg:"" help:"Name or id of the account."`
+	Plan   string `help:"New plan." placeholder:"PLAN"`
+	Status string `help:"New status: active or suspended. A suspended account's keys are refused." placeholder:"STATUS"`
+}
+
+func (accountSet) Help() string {
+	return `Example: parley account set "Example Lab" --status suspended`
+}
+
+func (a *accountSet) Run(e *env) error {
+	var change admin.Change
+	if a.Plan != "" {
+		change.Plan = &a.Plan
+	}
+	if a.Status != "" {
+		change.Status = &a.Status
+	}
+	switch {
+	case change == admin.Change{}:
+		return usageError{"There is nothing to change. Give --plan or --status."}
+	case a.Status != "" && a.Status != "active" && a.Status != "suspended":
+		return usageError{"--status must be active or suspended."}
+	}
+	return e.with(a.directory, false, func(c *admin.Client) error {
+		account, err := c.SetAccount(e.ctx, a.Name, change)
+		if err != nil {
+			return e.named(c, a.Name, err)
+		}
+		return e.answer(account, func() {
+			e.print("%s is %s, on plan %s.", account.Name, e.status(account.Status), account.Plan)
+		})
+	})
+}
+
+type accountLs struct{ directory }
+
+func (a *accountLs) Run(e *env) error {
+	return e.with(a.directory, false, func(c *admin.Client) error {
+		all, err := c.Accounts(e.ctx)
+		if err != nil {
+			return err
+		}
+		return e.answer(all, func() {
+			amounts := make([]string, len(all))
+			for i, a := range all {
+				amounts[i] = a.Available
+			}
+			amounts = credits(amounts...)
+			rows := make([][]string, len(all))
+			for i, a := range all {
+				rows[i] = []string{a.Name, a.ID, a.Plan, e.status(a.Status), amounts[i]}
+			}
+			e.table([]column{{head: "NAME", cut: true}, {head: "ID", cut: true}, {head: "PLAN"}, {head: "STATUS"}, {head: "AVAILABLE IU", right: true}}, rows)
+		})
+	})
+}
+
+type creditAdd struct {
+	directory
+	Name   string `arg:"" help:"Name or id of the account."`
+	Amount string `arg:"" help:"Amount in IU, at most 9 decimals."`
+	Note   string `required:"" help:"Why it is added." placeholder:"TEXT"`
+	Ref    string `help:"Reference of the payment. The same reference adds once." placeholder:"REF"`
+}
+
+func (creditAdd) Help() string {
+	return `Example: parley credit add "Example Lab" 50 --note "support case 118" --ref case-118`
+}
+
+func (a *creditAdd) Run(e *env) error {
+	return e.with(a.directory, false, func(c *admin.Client) error {
+		got, err := c.AddCredit(e.ctx, a.Name, admin.NewCredit{Amount: a.Amount, Note: a.Note, Ref: a.Ref})
+		if err != nil {
+			return e.named(c, a.Name, err)
+		}
+		return e.answer(got, func() {
+			if !got.Added {
+				e.print("Nothing added: %s was already added on %s.", a.Ref, date(got.At))
+				return
+			}
+			e.print("Added %s IU to %s. Available %s IU.", credit(got.Amount), got.Account, credit(got.Available))
+		})
+	})
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // as shells report a program that Ctrl+C has ended
+)
+
+// cli is the whole command line.
+type cli struct {
+	JSON    bool `name:"json" help:"Print JSON, also for errors."`
+	NoColor bool `help:"Print without colour."`
+
+	Serve   serveCmd `cmd:"" help:"Run the server in the foreground."`
+	Account struct {
+		Create accountCreate `cmd:"" help:"Make an account."`
+		Show   accountShow   `cmd:"" help:"Show an account and its credit."`
+		Set    accountSet    `cmd:"" help:"Change an account's plan or status."`
+		Ls     accountLs     `cmd:"" help:"List all accounts."`
+	} `cmd:"" help:"Accounts: who pays."`
+	Credit struct {
+		Add creditAdd `cmd:"" help:"Add credit to an account."`
+	} `cmd:"" help:"Credit of accounts."`
+	Key struct {
+		Create keyCreate `cmd:"" help:"Make an API key and print its secret, once."`
+		Ls     keyLs     `cmd:"" help:"List the keys of an account."`
+		Revoke keyRevoke `cmd:"" help:"Refuse a key from now on."`
+	} `cmd:"" help:"API keys of accounts."`
+	Receipts receipts `cmd:"" help:"List the calls of an account, newest first."`
+	Ledger   struct {
+		Verify ledgerVerify `cmd:"" help:"Prove that the books are balanced."`
+	} `cmd:"" help:"The books."`
+	Models models `cmd:"" help:"List the models on offer."`
+	Plan   struct {
+		Ls   planLs   `cmd:"" help:"List the plans."`
+		Show planShow `cmd:"" help:"Show a plan."`
+	} `cmd:"" help:"Plans: what an account may use."`
+	Config struct {
+		Check configCheck `cmd:"" help:"Report every problem of a configuration file."`
+	} `cmd:"" help:"The configuration file."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+// Help is shown by parley help.
+func (cli) Help() string {
+	return `Examples:
+
+  parley serve
+  parley account create "Example Lab" --plan pro --credit 50
+  parley key create --account "Example Lab" --name web
+  parley receipts --account "Example Lab"
+
+Commands speak to the server that runs on the data directory; where none runs
+they open the directory themselves.`
+}
+
+// usageError is a command line that cannot be meant: exit code 2.
+type usageError struct{ message string }
+
+func (e usageError) Error() string { return e.message }
+
+// exitError is a failure that the command has told already.
+type exitError int
+
+func (exitError) Error() string { return "failed" }
+
+// run does what args say and returns the exit code.
+func run(args []string, stdin, stdout, stderr *os.File) (code int) {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	e := newEnv(ctx, stdin, stdout, stderr)
+	e.json = slices.Contains(args, "--json") // A wrong command line is told as JSON too.
+	defer e.watchSignals(stop)()
+
+	var grammar cli
+	parser, err := kong.New(&grammar,
+		kong.Name("parley"),
+		kong.Description("Chat completions for paying customers, with a model of its own inside."),
+		kong.Writers(stdout, stderr),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 80}),
+		kong.Exit(func(code int) { panic(exitError(code)) }),
+		kong.Bind(e),
+	)
+	if err != nil {
+		return e.fail(err)
+	}
+	// Help ends the parsing by Exit.
+	defer func() {
+		if p := recover(); p != nil {
+			c, ok := p.(exitError)
+			if !ok {
+				panic(p)
+			}
+			code = int(c)
+		}
+	}()
+	command, err := parser.Parse(helped(args))
+	if err != nil {
+		return e.fail(wrongUse(err))
+	}
+	e.json, e.colour = grammar.JSON, e.colour && !grammar.NoColor
+	return e.fail(command.Run())
+}
+
+// helped turns "parley" and "parley help key" into what the grammar knows.
+func helped(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	default:
+		return args
+	}
+}
+
+// watchSignals ends e's context at the first signal. The second goes to the command,
+// or ends the process where the command does not listen. The caller ends the watch.
+func (e *env) watchSignals(stop context.CancelFunc) (end func()) {
+	signals := make(chan os.Signal, 3)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		for n := 1; ; n++ {
+			select {
+			case <-done:
+				return
+			case <-signals:
+			}
+			switch {
+			case n == 1:
+				stop()
+			case n == 2 && e.serving.Load():
+				e.interrupted.Store(true)
+				close(e.cut)
+			default:
+				os.Exit(exitInterrupted)
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(done)
+	}
+}
+
+// exitCode says which code err is.
+func exitCode(err error) int {
+	if err == nil {
+		return exitDone
+	}
+	if _, ok := errors.AsType[usageError](err); ok {
+		return exitUsage
+	}
+	if errors.Is(err, context.Canceled) {
+		return exitInterrupted
+	}
+	return exitFailed
+}

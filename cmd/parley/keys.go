@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parley-ai/parley/internal/admin"
+)
+
+type keyCreate struct {
+	directory
+	Account string   `required:"" help:"Name or id of the account that pays." placeholder:"NAME"`
+	Name    string   `help:"Name of the key." default:"default" placeholder:"NAME"`
+	Expires string   `help:"When it expires, as 2026-12-31T00:00:00Z; never without." placeholder:"TIME"`
+	Models  []string `help:"The only models it may use; all of the plan without." placeholder:"A,B"`
+}
+
+func (keyCreate) Help() string {
+	return `The secret is the only thing on standard output:
+
+  export PARLEY_API_KEY=$(parley key create --account "Example Lab" --name web)`
+}
+
+func (k *keyCreate) Run(e *env) error {
+	in := admin.NewKey{Name: k.Name, Models: k.Models}
+	if k.Expires != "" {
+		t, err := time.Parse(time.RFC3339, k.Expires)
+		if err != nil {
+			return usageError{"--expires must be a time such as 2026-12-31T00:00:00Z, not " + fmt.Sprintf("%q.", k.Expires)}
+		}
+		in.ExpiresAt = &t
+	}
+	return e.with(k.directory, false, func(c *admin.Client) error {
+		account, err := c.Account(e.ctx, k.Account)
+		if err != nil {
+			return e.named(c, k.Account, err)
+		}
+		made, err := c.CreateKey(e.ctx, account.ID, in)
+		if err != nil {
+			return err
+		}
+		return e.answer(made, func() {
+			e.print("%s", made.Secret)
+			e.note("Key %s (%s) for %s. Shown once; store it now.", k.Name, made.ID, account.Name)
+			if len(in.Models) > 0 {
+				e.note("It may use %s.", strings.Join(in.Models, ", "))
+			}
+			if in.ExpiresAt != nil {
+				e.note("It expires on %s.", date(*in.ExpiresAt))
+			}
+		})
+	})
+}
+
+type keyLs struct {
+	directory
+	Account string `required:"" help:"Name or id of the account." placeholder:"NAME"`
+}
+
+func (k *keyLs) Run(e *env) error {
+	return e.with(k.directory, false, func(c *admin.Client) error {
+		keys, err := c.Keys(e.ctx, k.Account)
+		if err != nil {
+			return e.named(c, k.Account, err)
+		}
+		return e.answer(keys, func() { e.keys(keys) })
+	})
+}
+
+// keys lists keys; columns that would be empty are left out.
+func (e *env) keys(keys []admin.Key) {
+	if len(keys) == 0 {
+		e.note("No keys yet.")
+		return
+	}
+	columns := []column{{head: "NAME", cut: true}, {head: "ID", cut: true}, {head: "PREFIX"}, {head: "STATUS"}, {head: "LAST USED"}}
+	expires := slices.ContainsFunc(keys, func(k admin.Key) bool { return k.ExpiresAt != nil })
+	models := slices.ContainsFunc(keys, func(k admin.Key) bool { return len(k.Models) > 0 })
+	if expires {
+		columns = append(columns, column{head: "EXPIRES"})
+	}
+	if models {
+		columns = append(columns, column{head: "MODELS"})
+	}
+	var rows [][]string
+	for _, k := range keys {
+		row := []string{k.Name, k.ID, k.Prefix + "…", e.status(k.Status), ago(k.LastUsedAt, e.now())}
+		if expires {
+			when := "never"
+			if k.ExpiresAt != nil {
+				when = k.ExpiresAt.UTC().Format("2 Jan 2006")
+			}
+			row = append(row, when)
+		}
+		if models {
+			only := "all"
+			if len(k.Models) > 0 {
+				only = strings.Join(k.Models, ", ")
+			}
+			row = append(row, only)
+		}
+		rows = append(rows, row)
+	}
+	e.table(columns, rows)
+}
+
+type keyRevoke struct {
+	directory
+	ID  string `arg:"" help:"Id of the key."`
+	Yes bool   `help:"Do not ask."`
+}
+
+func (k *keyRevoke) Run(e *env) error {
+	return e.with(k.directory, false, func(c *admin.Client) error {
+		if e.asks && !k.Yes {
+			use, err := c.Key(e.ctx, k.ID)
+			if err != nil {
+				return err
+			}
+			running := ""
+			if use.Running > 0 {
+				running = " It has " + plural(use.Running, "running call") + "."
+			}
+			if !e.confirm(fmt.Sprintf("Revoke %s of %s?%s", use.Key.Name, use.Account, running)) {
+				return coded{"not_confirmed", "Nothing was changed."}
+			}
+		}
+		gone, err := c.RevokeKey(e.ctx, k.ID)
+		if err != nil {
+			return err
+		}
+		return e.answer(gone, func() {
+			since := gone.RevokedAt.UTC().Format("15:04:05 UTC")
+			if gone.Servers == 0 {
+				e.print("Revoked at %s. No server is running; the next one will refuse it.", since)
+				return
+			}
+			e.print("Revoked. Refused everywhere since %s (%d of %d servers confirmed).", since, gone.Confirmed, gone.Servers)
+		})
+	})
+}
+
+// confirm asks a question that only a yes answers.
+func (e *env) confirm(question string) bool {
+	fmt.Fprintf(e.err, "%s [y/N] ", question)
+	line, err := bufio.NewReader(e.stdin).ReadString('\n')
+	if err != nil {
+		e.note("")
+	}
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes"
+}

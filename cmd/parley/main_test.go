@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/parley-ai/parley/engine/enginetest"
+	"github.com/parley-ai/parley/internal/admin"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"parley": main})
+}
+
+// TestScripts runs the command line as its users do; each file in testdata is one
+// behaviour, headed by its reason.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"code":   code,
+			"await":  await,
+			"lock":   lock,
+			"model":  model,
+			"revoke": revoke,
+			"mode":   mode,
+		},
+	})
+}
+
+// code runs a command that must end with an exit code.
+func code(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok || strconv.Itoa(exit.ExitCode()) != args[0] {
+		ts.Fatalf("%v gives %v, want exit code %s", args[1:], err, args[0])
+	}
+}
+
+// lock holds a data directory as another process would: a lock belongs to the open
+// file, so that of the test itself is as good.
+func lock(ts *testscript.TestScript, _ bool, args []string) {
+	f, err := os.OpenFile(filepath.Join(ts.MkAbs(args[0]), "parley.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	ts.Check(err)
+	ts.Defer(func() { _ = f.Close() })
+	ts.Check(syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
+	_, err = f.WriteString(args[1])
+	ts.Check(err)
+}
+
+// await waits until a file exists.
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(30 * time.Second)
+	for {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			ts.Fatalf("%s never came", args[0])
+		}
+	}
+}
+
+// model writes a model of random weights.
+func model(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(enginetest.WriteModel(ts.MkAbs(args[0]), 1))
+}
+
+// revoke revokes the last key that key ls --json has listed.
+func revoke(ts *testscript.TestScript, _ bool, args []string) {
+	var keys []admin.Key
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &keys))
+	ts.Check(ts.Exec("parley", "key", "revoke", keys[len(keys)-1].ID, "--data", args[0]))
+}
+
+// mode checks the permissions of a file.
+func mode(ts *testscript.TestScript, neg bool, args []string) {
+	fi, err := os.Stat(ts.MkAbs(args[1]))
+	ts.Check(err)
+	if got := strconv.FormatUint(uint64(fi.Mode().Perm()), 8); (got == args[0]) == neg {
+		ts.Fatalf("%s has mode %s", args[1], got)
+	}
+}
+
+func TestCredits(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ in, want []string }{
+		{[]string{"0"}, []string{"0.00"}},
+		{[]string{"1234567.5", "2"}, []string{"1,234,567.50", "2.00"}},
+		{[]string{"99.99945", "0.00055"}, []string{"99.99945", "0.00055"}},
+		{[]string{"285.623170482"}, []string{"285.623170"}},
+		{[]string{"0.000000001"}, []string{"<0.000001"}},
+		{[]string{"-1234.5"}, []string{"-1,234.50"}},
+	} {
+		if got := credits(c.in...); !cmp.Equal(got, c.want) {
+			t.Errorf("credits(%q) = %q, want %q", c.in, got, c.want)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	columns := []column{{head: "NAME", cut: true}, {head: "N", right: true}, {head: "STATE"}}
+	rows := [][]string{{"short", "1,204", green + "ready" + plain}, {"a name that is rather long", "7", "x"}}
+	for _, c := range []struct {
+		width int
+		want  string
+	}{
+		{0, "NAME                            N  STATE\n" +
+			"short                       1,204  " + green + "ready" + plain + "\n" +
+			"a name that is rather long      7  x\n"},
+		{30, "NAME                  N  STATE\n" +
+			"short             1,204  " + green + "ready" + plain + "\n" +
+			"a name t…er long      7  x\n"},
+	} {
+		var b bytes.Buffer
+		e := &env{out: &b, width: c.width}
+		e.table(columns, rows)
+		if diff := cmp.Diff(c.want, b.String()); diff != "" {
+			t.Errorf("at width %d (-want +got):\n%s", c.width, diff)
+		}
+	}
+}
+
+func TestWords(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 14, 7, 2, 0, time.UTC)
+	at := func(d time.Duration) *time.Time { return new(now.Add(-d)) }
+	for _, c := range [][2]string{
+		{ago(nil, now), "never"},
+		{ago(at(59*time.Second), now), "just now"},
+		{ago(at(2*time.Minute), now), "2 min ago"},
+		{ago(at(26*time.Hour), now), "26 h ago"},
+		{ago(at(72*time.Hour), now), "3 days ago"},
+		{clock(now.Add(-time.Hour), now), "13:07:02"},
+		{clock(now.Add(-24*time.Hour), now), "2026-11-20 14:07:02"},
+		{date(now), "21 Nov 2026 at 14:07 UTC"},
+		{plural(1, "call"), "1 call"},
+		{plural(1904771, "call"), "1,904,771 calls"},
+		{middle("req_5f0c1234567890ab9a31", 13), "req_5f…ab9a31"},
+		{sentence("unknown flag --x"), "Unknown flag --x."},
+		{sentence("parley.yaml:3: x"), "parley.yaml:3: x."},
+		{sentence("two\nlines"), "Two\nlines"},
+	} {
+		if c[0] != c[1] {
+			t.Errorf("got %q, want %q", c[0], c[1])
+		}
+	}
+}
+
+func TestStatement(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	e := &env{out: &b}
+	limit := func(n int64) *int64 { return &n }
+	e.account(
+		admin.Account{ID: "acct_01h8", Name: "Example Lab", Plan: "pro", Status: "active", Held: "0.15", Available: "285.47"},
+		admin.Summary{
+			Granted: "500", Spent: "214.38", Running: 3, KeysActive: 4, KeysRevoked: 1,
+			Plan: &admin.Plan{ID: "pro", RPM: limit(600), TPM: limit(600_000), Concurrency: limit(64)},
+		},
+	)
+	want := `Example Lab    acct_01h8    active
+  granted         500.00 IU
+  spent         − 214.38
+  held          −   0.15    3 running calls
+                ---------
+  available       285.47 IU
+  plan          pro
+  limits        600 requests, 600,000 tokens per minute, 64 at once
+                Limits are not enforced by this version.
+  keys          4 active, 1 revoked
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

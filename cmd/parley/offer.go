@@ -1,0 +1,155 @@
+package main
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+
+	"github.com/parley-ai/parley/internal/admin"
+	"github.com/parley-ai/parley/internal/app"
+	"github.com/parley-ai/parley/internal/config"
+)
+
+type models struct{ directory }
+
+func (m *models) Run(e *env) error {
+	return e.with(m.directory, false, func(c *admin.Client) error {
+		list, err := c.Models(e.ctx)
+		if err != nil {
+			return err
+		}
+		return e.answer(list, func() {
+			in, out := make([]string, len(list)), make([]string, len(list))
+			for i, m := range list {
+				in[i], out[i] = m.Pricing.Input, m.Pricing.Output
+			}
+			in, out = credits(in...), credits(out...)
+			rows := make([][]string, len(list))
+			for i, m := range list {
+				var upstreams []string
+				for _, t := range m.Targets {
+					name, _, _ := strings.Cut(t, "/")
+					upstreams = append(upstreams, name)
+				}
+				rows[i] = []string{m.ID, count(m.ContextWindow), in[i], out[i], strings.Join(m.Plans, ", "), e.status(m.State), strings.Join(upstreams, ", ")}
+			}
+			e.table([]column{
+				{head: "MODEL", cut: true},
+				{head: "CONTEXT", right: true},
+				{head: "INPUT", right: true},
+				{head: "OUTPUT", right: true},
+				{head: "PLANS", cut: true},
+				{head: "STATE"},
+				{head: ""},
+			}, rows)
+			e.print("%s", e.paint(dim, "Prices in IU per 1K tokens."))
+		})
+	})
+}
+
+type planLs struct{ directory }
+
+func (p *planLs) Run(e *env) error {
+	return e.with(p.directory, false, func(c *admin.Client) error {
+		list, err := c.Plans(e.ctx)
+		if err != nil {
+			return err
+		}
+		return e.answer(list, func() { e.plans(list) })
+	})
+}
+
+type planShow struct {
+	directory
+	ID string `arg:"" help:"Id of the plan."`
+}
+
+func (p *planShow) Run(e *env) error {
+	return e.with(p.directory, false, func(c *admin.Client) error {
+		plan, err := c.Plan(e.ctx, p.ID)
+		if err != nil {
+			return err
+		}
+		return e.answer(plan, func() {
+			e.print("%s", plan.ID)
+			e.print("  limits    %s", limits(plan))
+			e.print("  models    %s", strings.Join(plan.Models, ", "))
+			e.print("  accounts  %s", count(plan.Accounts))
+			e.print("%s", e.paint(dim, unenforced))
+		})
+	})
+}
+
+func (e *env) plans(list []admin.Plan) {
+	limit := func(n *int64) string {
+		if n == nil {
+			return "none"
+		}
+		return count(*n)
+	}
+	rows := make([][]string, len(list))
+	for i, p := range list {
+		rows[i] = []string{p.ID, limit(p.RPM), limit(p.TPM), limit(p.Concurrency), count(p.Accounts), strings.Join(p.Models, ", ")}
+	}
+	e.table([]column{
+		{head: "PLAN"},
+		{head: "REQUESTS/MIN", right: true},
+		{head: "TOKENS/MIN", right: true},
+		{head: "AT ONCE", right: true},
+		{head: "ACCOUNTS", right: true},
+		{head: "MODELS", cut: true},
+	}, rows)
+	e.print("%s", e.paint(dim, unenforced))
+}
+
+type configCheck struct {
+	File string `arg:"" help:"The configuration file."`
+}
+
+// checked is the answer of config check for scripts.
+type checked struct {
+	OK       bool      `json:"ok"`
+	Problems []problem `json:"problems"`
+}
+
+type problem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Message string `json:"message"`
+}
+
+func (c *configCheck) Run(e *env) error {
+	loaded, err := config.Load(c.File)
+	found, wrong := errors.AsType[*config.Error](err)
+	if err != nil && !wrong {
+		return err
+	}
+	out := checked{OK: !wrong, Problems: []problem{}}
+	if wrong {
+		for _, p := range found.Problems {
+			out.Problems = append(out.Problems, problem{found.File, p.Line, p.Text})
+		}
+	}
+	err = e.answer(out, func() {
+		if wrong {
+			e.print("%s", found)
+			return
+		}
+		e.print("%s is in order: %s, %s, %s.", c.File, plural(len(loaded.Models), "model"), plural(len(loaded.Plans), "plan"), plural(len(loaded.Upstreams), "upstream"))
+	})
+	if err == nil && wrong {
+		return exitError(exitFailed)
+	}
+	return err
+}
+
+type versionCmd struct{}
+
+func (versionCmd) Run(e *env) error {
+	v := struct {
+		Version  string `json:"version"`
+		Go       string `json:"go"`
+		Platform string `json:"platform"`
+	}{app.Version(version), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+	return e.answer(v, func() { e.print("parley %s (%s, %s)", v.Version, v.Go, v.Platform) })
+}

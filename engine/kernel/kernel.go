@@ -1,0 +1,128 @@
+// Package kernel holds the inner loops of the engine: one table of functions
+// per processor level, chosen at start-up and forceable by name.
+//
+// # Weights
+//
+// A matrix [rows][k] is cut into groups of 16 rows and blocks of 32 columns.
+// Groups follow each other in memory, and inside a group its k/32 blocks; so one
+// product reads the matrix as a single forward stream.
+//
+//	U4 block, 320 bytes: value = d*q + m, q in 0..15
+//	  0    quants: 4 chunks p of 64 bytes; in chunk p, row r owns bytes 4r..4r+3;
+//	       byte j of them: low half = column 4p+j, high half = column 16+4p+j
+//	  256  d: 16 float16, one a row
+//	  288  m: 16 float16
+//	S8 block, 544 bytes: value = d*q, q in -128..127
+//	  0    quants: 8 chunks p of 64 bytes; row r owns bytes 4r..4r+3 = columns 4p..4p+3
+//	  512  d: 16 float16
+//
+// # Inputs
+//
+// Inputs are quantised to int8 in tiles of C columns (C = 1 or 4): value = d*q.
+// A tile is k/32 blocks of 44*C bytes:
+//
+//	d [C]float32, s [C]float32 = d*sum(q), c [C]int32 = -128*sum(q), q [C][32]int8
+//
+// # Arithmetic
+//
+// Every level computes the same bits. Integer dot products are exact. Floats are
+// added in one fixed order, and no level uses fused multiply-add: that costs the
+// four-column kernel 3.5 % in the cache (Zen 5) and nothing where memory is the
+// limit, and the scalar twins, the tests and the golden files need no tolerance.
+// In Go the conversion float32(a*b) keeps the compiler from fusing.
+//
+// Sums over a vector keep 16 partial sums, lane l taking elements l, l+16, ...;
+// then lanes l and l+8 are added, l and l+4, l and l+2, l and l+1.
+package kernel
+
+import "fmt"
+
+// Sizes of the layouts above.
+const (
+	Rows    = 16         // rows of a weight group
+	Cols    = 32         // columns of a block
+	U4Block = 256 + 2*32 // bytes of a U4 block, 16 rows x 32 columns
+	S8Block = 512 + 32   // bytes of an S8 block
+	XBlock  = 44         // bytes of 32 quantised inputs of one column
+	Page    = 16         // positions of a KV page
+	Heads   = 4          // query heads that Scores and Mix take at once
+)
+
+// Table is the set of kernels of one level. The functions trust their arguments:
+// the callers in the engine own the lengths. (Calls through function values make
+// pointer arguments escape, so callers use buffers that live on the heap anyway.)
+type Table struct {
+	Name string // "scalar", "avx2" or "avx512"
+
+	// U4x1 and S8x1 multiply groups*16 rows by one column of nb blocks: out[groups*16].
+	U4x1 func(w, x *byte, nb, groups int, out *float32)
+	S8x1 func(w, x *byte, nb, groups int, out *float32)
+	// U4x4 and S8x4 do four columns; groups is even; out[c*stride+row].
+	// They ask the cache for the weights that lie ahead bytes further on, unless it is 0.
+	U4x4 func(w, x *byte, nb, groups int, out *float32, stride, ahead int)
+	S8x4 func(w, x *byte, nb, groups int, out *float32, stride, ahead int)
+
+	// Quantise writes n floats (n%32 == 0) as column col of the tile x of cols columns.
+	Quantise func(x *float32, n int, tile *byte, cols, col int)
+	// RMSNorm: dst = x / sqrt(mean(x²)+eps) * w, n%16 == 0.
+	RMSNorm func(dst, x, w *float32, n int, eps float32)
+	// Add: x += y, n%16 == 0.
+	Add func(x, y *float32, n int)
+	// SiLUMul: g = g/(1+exp(-g)) * u, n%16 == 0.
+	SiLUMul func(g, u *float32, n int)
+	// Rotate turns adjacent pairs; cos and sin hold hd values, each doubled, sin as (-s, s).
+	Rotate func(x, cos, sin *float32, heads, hd int)
+	// ToF16 rounds n floats to float16, n%16 == 0.
+	ToF16 func(dst *uint16, src *float32, n int)
+
+	// Scores: four query heads against the K halves of pages, pageBytes apart.
+	// q [hd][4], K page [hd][16] float16, out[h*stride+16*page+i]. npages is even.
+	Scores func(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride int)
+	// SoftExp: x = exp(x-max), n%16 == 0; returns 1/sum.
+	SoftExp func(x *float32, n int) float32
+	// Mix: out[h][hd] = inv[h] * sum over n positions of p[h*stride+i] * V[i].
+	// V page [16][hd] float16, hd%32 == 0.
+	Mix func(p *float32, stride int, kv *byte, pages *int32, n, pageBytes, hd int, inv, out *float32)
+
+	// Max of n floats, n%16 == 0.
+	Max func(x *float32, n int) float32
+	// AtLeast writes the indices i with x[i] >= t in rising order, at most limit; returns how many.
+	AtLeast func(x *float32, n int, t float32, dst *int32, limit int) int
+}
+
+// Levels names the levels that this processor can run, worst first.
+func Levels() []string {
+	var names []string
+	for _, t := range tables() {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// Find returns the table of the level of that name, or of the best level this
+// processor can run for "". The table is the caller's to read, from any
+// goroutine. An error names the levels there are.
+func Find(name string) (*Table, error) {
+	ts := tables()
+	if name == "" {
+		return &ts[len(ts)-1], nil
+	}
+	for i := range ts {
+		if ts[i].Name == name {
+			return &ts[i], nil
+		}
+	}
+	return nil, fmt.Errorf("kernel: no level %q on this processor (have %v)", name, Levels())
+}
+
+// tables lists the levels that this processor can run, worst first.
+func tables() []Table { return append([]Table{scalarTable()}, simdTables()...) }
+
+// Argmax returns the lowest index of the greatest value of x, whose length is a
+// multiple of 16; scratch has room for one index. It returns 0 for a row of NaN.
+func (t *Table) Argmax(x []float32, scratch *int32) int32 {
+	if t.AtLeast(&x[0], len(x), t.Max(&x[0], len(x)), scratch, 1) == 0 {
+		return 0
+	}
+	return *scratch
+}

@@ -1,0 +1,177 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/money"
+)
+
+// named is the account that the path names, by its name or by its id.
+func (s *service) named(r *http.Request) (*account.Account, error) {
+	name := r.PathValue("account")
+	if a, ok := s.Accounts.ByName(name); ok {
+		return a, nil
+	}
+	if a, ok := s.Accounts.ByID(name); ok {
+		return a, nil
+	}
+	return nil, missing("account_not_found", "No account is called %q.", name)
+}
+
+func (s *service) view(a *account.Account) Account {
+	b := s.Ledger.Balance(a.ID)
+	return Account{
+		ID: a.ID, Name: a.Name, Plan: a.Plan, Status: string(a.Status),
+		Balance: b.Balance().String(), Held: b.Held.String(), Available: b.Available().String(),
+	}
+}
+
+func (s *service) listAccounts(*http.Request) (any, error) {
+	all := s.Accounts.All()
+	out := make([]Account, 0, len(all))
+	for _, a := range all {
+		out = append(out, s.view(a))
+	}
+	return out, nil
+}
+
+func (s *service) showAccount(r *http.Request) (any, error) {
+	a, err := s.named(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.view(a), nil
+}
+
+func (s *service) createAccount(r *http.Request) (any, error) {
+	var in NewAccount
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	var credit money.Amount
+	if in.Credit != "" {
+		// Before the account is made: a mistyped amount must not leave half the work.
+		var err error
+		if credit, err = amount(in.Credit); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := s.plan(in.Plan, http.StatusBadRequest); err != nil {
+		return nil, err
+	}
+	if _, ok := s.Accounts.ByName(in.Name); ok {
+		return nil, &Error{Status: http.StatusConflict, Code: "account_exists", Message: fmt.Sprintf("An account called %q exists.", in.Name)}
+	}
+	a, err := s.Accounts.Create(r.Context(), in.Name, in.Plan)
+	if err != nil {
+		return nil, err
+	}
+	if credit > 0 {
+		if _, err := s.Ledger.Grant(r.Context(), ledger.Grant{AccountID: a.ID, Amount: credit, Note: "credit at creation", Source: "creation"}); err != nil {
+			return nil, err
+		}
+	}
+	return Created{ID: a.ID, Name: a.Name}, nil
+}
+
+func (s *service) setAccount(r *http.Request) (any, error) {
+	a, err := s.named(r)
+	if err != nil {
+		return nil, err
+	}
+	var in Change
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if in.Plan != nil {
+		if _, err := s.plan(*in.Plan, http.StatusBadRequest); err != nil {
+			return nil, err
+		}
+	}
+	if a, err = s.Accounts.Change(r.Context(), a.ID, in.Plan, in.Status); err != nil {
+		return nil, err
+	}
+	return s.view(a), nil
+}
+
+// plan finds a plan or says, as status, which plans there are.
+func (s *service) plan(id string, status int) (*account.Plan, error) {
+	if p, ok := s.Accounts.Plan(id); ok {
+		return p, nil
+	}
+	var ids []string
+	for _, p := range s.Accounts.Plans() {
+		ids = append(ids, p.ID)
+	}
+	return nil, &Error{Status: status, Code: "plan_not_found", Message: fmt.Sprintf("No plan is called %q. Plans: %s.", id, strings.Join(ids, ", "))}
+}
+
+func (s *service) summary(r *http.Request) (any, error) {
+	a, err := s.named(r)
+	if err != nil {
+		return nil, err
+	}
+	b := s.Ledger.Balance(a.ID)
+	out := Summary{Granted: b.Granted.String(), Spent: b.Posted.String(), Running: b.Running}
+	now := time.Now()
+	for _, k := range s.Keys.List(a.ID) {
+		switch k.Status(now) {
+		case "active":
+			out.KeysActive++
+		case "expired":
+			out.KeysExpired++
+		default:
+			out.KeysRevoked++
+		}
+	}
+	if p, ok := s.Accounts.Plan(a.Plan); ok {
+		v := s.planView(p, now)
+		out.Plan = &v
+	}
+	return out, nil
+}
+
+// addCredit grants once for each reference. References are kept apart from the
+// sources that Parley itself writes.
+func (s *service) addCredit(r *http.Request) (any, error) {
+	a, err := s.named(r)
+	if err != nil {
+		return nil, err
+	}
+	var in NewCredit
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(in.Note) == "" {
+		return nil, invalid("invalid_note", "Credit needs a note that says why it is added.")
+	}
+	value, err := amount(in.Amount)
+	if err != nil {
+		return nil, err
+	}
+	g := ledger.Grant{AccountID: a.ID, Amount: value, Note: in.Note}
+	if in.Ref != "" {
+		g.Source = "ref:" + in.Ref
+	}
+	granted, err := s.Ledger.Grant(r.Context(), g)
+	if err != nil {
+		return nil, err
+	}
+	return Credit{
+		Account: a.Name, Added: granted.Added, Amount: value.String(), At: granted.At.UTC(),
+		Available: s.Ledger.Balance(a.ID).Available().String(),
+	}, nil
+}
+
+func amount(text string) (money.Amount, error) {
+	value, err := money.ParseAmount(text)
+	if err != nil || value <= 0 {
+		return 0, invalid("invalid_amount", "An amount is a number of IU above 0, at most 1,000,000,000, with at most 9 decimals, not %q.", text)
+	}
+	return value, nil
+}

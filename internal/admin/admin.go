@@ -1,0 +1,141 @@
+// Package admin is the operator's door: a JSON API on a Unix socket in the data
+// directory, and the client with which the command line speaks to it.
+//
+// There is no token: whoever may open the socket owns the data directory. The API
+// gives the same answers in a process that has opened the directory without serving
+// it, through [Direct]. The shapes of its answers are a contract with scripts.
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/ledger"
+)
+
+// accounts is what admin asks of account.Directory.
+type accounts interface {
+	All() []*account.Account
+	ByName(name string) (*account.Account, bool)
+	ByID(id string) (*account.Account, bool)
+	Create(ctx context.Context, name, plan string) (*account.Account, error)
+	Change(ctx context.Context, id string, plan, status *string) (*account.Account, error)
+	Plans() []account.Plan
+	Plan(id string) (*account.Plan, bool)
+}
+
+// keys is what admin asks of apikey.Keyring.
+type keys interface {
+	Create(ctx context.Context, n apikey.NewKey) (apikey.Key, apikey.Secret, error)
+	Revoke(ctx context.Context, id string) (apikey.Key, error)
+	Find(id string) (apikey.Key, bool)
+	List(accountID string) []apikey.Key
+}
+
+// books is what admin asks of ledger.Ledger.
+type books interface {
+	Grant(ctx context.Context, g ledger.Grant) (ledger.Granted, error)
+	Balance(accountID string) ledger.Balance
+	Running(accountID string) []ledger.Receipt
+}
+
+// archive is what admin asks of store.DB.
+type archive interface {
+	Receipts(ctx context.Context, accountID string, limit int) ([]ledger.Receipt, error)
+	Verify(ctx context.Context) (ledger.Report, error)
+}
+
+// offer is what admin asks of catalog.Catalog.
+type offer interface {
+	List(now time.Time) []*catalog.Model
+}
+
+// Config is the rooms behind the door. Every field but Status is required.
+type Config struct {
+	Accounts accounts
+	Keys     keys
+	Ledger   books
+	Store    archive
+	Catalog  offer
+	// Status describes the process. Its Serving tells whether customers are served.
+	Status func() Status
+}
+
+type service struct {
+	Config
+}
+
+// New returns the API. It is safe for concurrent use.
+func New(c Config) http.Handler {
+	if c.Status == nil {
+		c.Status = func() Status { return Status{} }
+	}
+	s := &service{c}
+	mux := http.NewServeMux()
+	for _, r := range []struct {
+		pattern string
+		handle  func(*http.Request) (any, error)
+	}{
+		{"GET /admin/v1/status", s.status},
+		{"GET /admin/v1/accounts", s.listAccounts},
+		{"POST /admin/v1/accounts", s.createAccount},
+		{"GET /admin/v1/accounts/{account}", s.showAccount},
+		{"PATCH /admin/v1/accounts/{account}", s.setAccount},
+		{"GET /admin/v1/accounts/{account}/summary", s.summary},
+		{"POST /admin/v1/accounts/{account}/credits", s.addCredit},
+		{"GET /admin/v1/accounts/{account}/keys", s.listKeys},
+		{"POST /admin/v1/accounts/{account}/keys", s.createKey},
+		{"GET /admin/v1/accounts/{account}/receipts", s.receipts},
+		{"GET /admin/v1/keys/{key}", s.showKey},
+		{"POST /admin/v1/keys/{key}/revoke", s.revokeKey},
+		{"GET /admin/v1/ledger/verification", s.verify},
+		{"GET /admin/v1/models", s.models},
+		{"GET /admin/v1/plans", s.plans},
+		{"GET /admin/v1/plans/{plan}", s.showPlan},
+	} {
+		mux.Handle(r.pattern, answer(r.handle))
+	}
+	mux.Handle("/", answer(func(r *http.Request) (any, error) {
+		return nil, &Error{Status: http.StatusNotFound, Code: "unknown_url", Message: "There is no " + r.Method + " " + r.URL.Path + "."}
+	}))
+	return mux
+}
+
+// answer writes what handle returns, or its error by the table of refusal.
+func answer(handle func(*http.Request) (any, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status := http.StatusOK
+		value, err := handle(r)
+		if err != nil {
+			e := refusal(err)
+			status, value = e.Status, envelope{Error: e}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		// The operator's client is gone if this fails; there is nobody to tell.
+		_ = enc.Encode(value)
+	})
+}
+
+// decode reads the request's body into v, strictly: a misspelt field is an error.
+func decode(r *http.Request, v any) error {
+	const most = 1 << 20 // No body of this API comes near it.
+	dec := json.NewDecoder(io.LimitReader(r.Body, most))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return &Error{Status: http.StatusBadRequest, Code: "invalid_request", Message: "The body is not the JSON that was expected: " + err.Error() + "."}
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return &Error{Status: http.StatusBadRequest, Code: "invalid_request", Message: "The body goes on after its JSON."}
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package admin
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/parley-ai/parley/internal/apikey"
+)
+
+func (s *service) key(r *http.Request) (apikey.Key, error) {
+	id := r.PathValue("key")
+	k, ok := s.Keys.Find(id)
+	if !ok {
+		return apikey.Key{}, missing("key_not_found", "No key has the id %q.", id)
+	}
+	return k, nil
+}
+
+func keyView(k apikey.Key, now time.Time) Key {
+	v := Key{
+		ID: k.ID, Name: k.Name, Prefix: k.Prefix, Status: k.Status(now),
+		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: moment(k.ExpiresAt), LastUsedAt: moment(k.LastUsedAt),
+		Models: slices.Clone(k.Models),
+	}
+	if v.Models == nil {
+		v.Models = []string{}
+	}
+	return v
+}
+
+// moment is t for JSON, where a zero time is null.
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t.UTC())
+}
+
+func (s *service) listKeys(r *http.Request) (any, error) {
+	a, err := s.named(r)
+	if err != nil {
+		return nil, err
+	}
+	now, list := time.Now(), s.Keys.List(a.ID)
+	out := make([]Key, 0, len(list))
+	for _, k := range list {
+		out = append(out, keyView(k, now))
+	}
+	return out, nil
+}
+
+func (s *service) createKey(r *http.Request) (any, error) {
+	a, err := s.named(r)
+	if err != nil {
+		return nil, err
+	}
+	var in NewKey
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	n := apikey.NewKey{AccountID: a.ID, Name: in.Name}
+	if in.ExpiresAt != nil {
+		n.ExpiresAt = *in.ExpiresAt
+	}
+	for _, id := range in.Models {
+		if !s.offered(id) {
+			return nil, invalid("model_not_found", "No model is called %q.", id)
+		}
+		n.Models = append(n.Models, id)
+	}
+	k, secret, err := s.Keys.Create(r.Context(), n)
+	if err != nil {
+		return nil, err
+	}
+	return Minted{ID: k.ID, Secret: string(secret), Prefix: k.Prefix}, nil
+}
+
+func (s *service) showKey(r *http.Request) (any, error) {
+	k, err := s.key(r)
+	if err != nil {
+		return nil, err
+	}
+	out := KeyUse{Key: keyView(k, time.Now())}
+	if a, ok := s.Accounts.ByID(k.AccountID); ok {
+		out.Account = a.Name
+	}
+	for _, c := range s.Ledger.Running(k.AccountID) {
+		if c.KeyID == k.ID {
+			out.Running++
+		}
+	}
+	return out, nil
+}
+
+func (s *service) revokeKey(r *http.Request) (any, error) {
+	k, err := s.key(r)
+	if err != nil {
+		return nil, err
+	}
+	if k, err = s.Keys.Revoke(r.Context(), k.ID); err != nil {
+		return nil, err
+	}
+	out := Revoked{ID: k.ID, Status: k.Status(time.Now()), RevokedAt: k.RevokedAt.UTC()}
+	if s.Status().Serving {
+		// The keyring of this process is the one that admits calls: no other server shares the directory.
+		out.Confirmed, out.Servers = 1, 1
+	}
+	return out, nil
+}

@@ -1,0 +1,188 @@
+package admin
+
+import "time"
+
+// Created names a new account.
+type Created struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// NewAccount asks for an account. Credit, a decimal number of IU, may be empty.
+type NewAccount struct {
+	Name   string `json:"name"`
+	Plan   string `json:"plan"`
+	Credit string `json:"credit,omitzero"`
+}
+
+// Account is one account and its credit in IU: Balance before and Available after
+// what running calls hold.
+type Account struct {
+	ID           string    `json:"id"`
+	Name         string    `json:"name"`
+	Plan         string    `json:"plan"`
+	Status       string    `json:"status"`
+	Balance      string    `json:"balance"`
+	Held         string    `json:"held"`
+	Available    string    `json:"available"`
+	Subscription *struct{} `json:"subscription"` // null: this version sells credit only
+}
+
+// Change asks for another plan or status; nil leaves it.
+type Change struct {
+	Plan   *string `json:"plan,omitzero"`
+	Status *string `json:"status,omitzero"`
+}
+
+// Summary is what people want to see of an account beside [Account].
+type Summary struct {
+	Granted     string `json:"granted"`
+	Spent       string `json:"spent"`
+	Running     int    `json:"running"` // calls
+	KeysActive  int    `json:"keys_active"`
+	KeysExpired int    `json:"keys_expired"`
+	KeysRevoked int    `json:"keys_revoked"`
+	Plan        *Plan  `json:"plan"` // null: the configuration no longer has it
+}
+
+// NewCredit asks for credit. The same Ref adds once; an empty one adds every time.
+type NewCredit struct {
+	Amount string `json:"amount"`
+	Note   string `json:"note"`
+	Ref    string `json:"ref,omitzero"`
+}
+
+// Credit says what became of a [NewCredit]: when Added is false, At is when the same
+// reference was added before.
+type Credit struct {
+	Account   string    `json:"account"`
+	Added     bool      `json:"added"`
+	Amount    string    `json:"amount"`
+	At        time.Time `json:"at"`
+	Available string    `json:"available"`
+}
+
+// NewKey asks for a key. ExpiresAt nil is never; no Models means every model of the plan.
+type NewKey struct {
+	Name      string     `json:"name"`
+	ExpiresAt *time.Time `json:"expires_at,omitzero"`
+	Models    []string   `json:"models,omitzero"`
+}
+
+// Minted is a new key with its secret, which nothing can show again.
+type Minted struct {
+	ID     string `json:"id"`
+	Secret string `json:"secret"`
+	Prefix string `json:"prefix"`
+}
+
+// Key is what is known of a key. Nil times are never; nil limits are the plan's
+// alone; empty Models is every model of the plan.
+type Key struct {
+	ID         string     `json:"id"`
+	Name       string     `json:"name"`
+	Prefix     string     `json:"prefix"`
+	Status     string     `json:"status"` // active, expired or revoked
+	CreatedAt  time.Time  `json:"created_at"`
+	ExpiresAt  *time.Time `json:"expires_at"`
+	LastUsedAt *time.Time `json:"last_used_at"`
+	RPM        *int64     `json:"rpm"`
+	TPM        *int64     `json:"tpm"`
+	Models     []string   `json:"models"`
+}
+
+// KeyUse is a key, whose it is, and how many calls run with it now.
+type KeyUse struct {
+	Key     Key    `json:"key"`
+	Account string `json:"account"`
+	Running int    `json:"running"`
+}
+
+// Revoked says since when a key is refused, and by how many of the running servers
+// that is confirmed.
+type Revoked struct {
+	ID        string    `json:"id"`
+	Status    string    `json:"status"`
+	RevokedAt time.Time `json:"revoked_at"`
+	Confirmed int       `json:"confirmed"`
+	Servers   int       `json:"servers"`
+}
+
+// Receipt explains one admitted call. State is running, settled, recovered or voided.
+type Receipt struct {
+	RequestID        string    `json:"request_id"`
+	CompletionID     string    `json:"completion_id"`
+	CreatedAt        time.Time `json:"created_at"`
+	KeyID            string    `json:"key_id"`
+	Model            string    `json:"model"`
+	PromptTokens     int       `json:"prompt_tokens"`
+	CachedTokens     int       `json:"cached_tokens"`
+	CompletionTokens int       `json:"completion_tokens"`
+	Charge           string    `json:"charge"`
+	Hold             string    `json:"hold"`
+	WrittenOff       string    `json:"written_off"`
+	Status           int       `json:"status"`
+	ErrorCode        string    `json:"error_code"`
+	State            string    `json:"state"`
+	Ending           string    `json:"ending"`
+	UsageSource      string    `json:"usage_source"`
+	Target           string    `json:"target"`
+	Attempts         int       `json:"attempts"`
+}
+
+// Verification is the proof of the books.
+type Verification struct {
+	OK         bool        `json:"ok"`
+	Accounts   int64       `json:"accounts"`
+	Entries    int64       `json:"entries"`
+	Invariants []Invariant `json:"invariants"`
+	Seconds    float64     `json:"seconds"`
+}
+
+// Invariant is one law of the books; Detail says where it is broken.
+type Invariant struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+}
+
+// Model is one model on offer.
+type Model struct {
+	ID            string    `json:"id"`
+	Description   string    `json:"description"`
+	ContextWindow int       `json:"context_window"`
+	MaxOutput     int       `json:"max_output"`
+	Pricing       Pricing   `json:"pricing"`
+	Created       time.Time `json:"created"`
+	Plans         []string  `json:"plans"`
+	Targets       []string  `json:"targets"` // "upstream/model"
+	State         string    `json:"state"`   // ready, or offline when no server runs
+}
+
+// Pricing is IU per 1K tokens, in decimal strings.
+type Pricing struct {
+	Input       string `json:"input"`
+	CachedInput string `json:"cached_input"`
+	Output      string `json:"output"`
+}
+
+// Plan is a tier. A limit of null is not set.
+type Plan struct {
+	ID          string   `json:"id"`
+	RPM         *int64   `json:"rpm"`
+	TPM         *int64   `json:"tpm"`
+	Concurrency *int64   `json:"concurrency"`
+	Models      []string `json:"models"`
+	Accounts    int      `json:"accounts"`
+}
+
+// Status describes the process that answers.
+type Status struct {
+	Version   string    `json:"version"`
+	PID       int       `json:"pid"`
+	Serving   bool      `json:"serving"` // false: the directory is open, no customer is served
+	Draining  bool      `json:"draining"`
+	URL       string    `json:"url"` // of the public interface; empty when not serving
+	StartedAt time.Time `json:"started_at"`
+	Schema    int       `json:"schema"`
+}

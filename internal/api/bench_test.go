@@ -1,0 +1,123 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-ai/parley/internal/api"
+	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/chat"
+	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
+	"github.com/parley-ai/parley/internal/wire"
+)
+
+// sink is a client that takes everything at once, without a socket.
+type sink struct {
+	header http.Header
+	status int
+}
+
+func (s *sink) Header() http.Header              { return s.header }
+func (s *sink) WriteHeader(status int)           { s.status = status }
+func (s *sink) Write(b []byte) (int, error)      { return len(b), nil }
+func (s *sink) FlushError() error                { return nil }
+func (s *sink) SetWriteDeadline(time.Time) error { return nil }
+func (s *sink) SetReadDeadline(time.Time) error  { return nil }
+
+// A piece of a stream costs no memory, so that a thousand streams do not feed the
+// collector.
+func TestChunkAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts those of every goroutine
+	var allocs float64
+	f := stub(func(_ context.Context, emit chat.Emitter) error {
+		if err := emit.Start(wire.Head{ID: "chatcmpl-abcdefghijklmnopqrstuvwxyz123", Model: "m", Fingerprint: "fp_0123456789"}); err != nil {
+			return err
+		}
+		var err error
+		allocs = testing.AllocsPerRun(1000, func() {
+			if e := emit.Text("Hello, <é> "); e != nil {
+				err = e
+			}
+		})
+		return err
+	})
+	cat, err := catalog.New(nil)
+	must(t, err)
+	h := api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler)})
+	req := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/chat/completions", strings.NewReader(body(`,"stream":true`)))
+	h.ServeHTTP(&sink{header: http.Header{}}, req)
+	if allocs != 0 {
+		t.Errorf("a piece of text costs %v allocations, want 0", allocs)
+	}
+}
+
+// BenchmarkChat is a call through the whole handler and the real rooms with its
+// fsync, by as many callers at once as the name says, without sockets.
+func BenchmarkChat(b *testing.B) {
+	for _, bench := range []struct {
+		name  string
+		extra string
+		steps int
+	}{{"whole", "", 1}, {"stream64", `,"stream":true`, 64}} {
+		for _, callers := range []int{1, 64} {
+			b.Run(fmt.Sprintf("%s/callers=%d", bench.name, callers), func(b *testing.B) {
+				d := open(b, provider(upstreamtest.Text(strings.Split(strings.Repeat("word ", bench.steps), " ")[:bench.steps]...), upstreamtest.Finish(wire.FinishStop)))
+				calls(b, d.Config.Handler, "Bearer "+d.key, body(bench.extra), callers)
+			})
+		}
+	}
+}
+
+// BenchmarkHandler is the door alone.
+func BenchmarkHandler(b *testing.B) {
+	for name, extra := range map[string]string{"whole": "", "stream64": `,"stream":true`} {
+		b.Run(name, func(b *testing.B) {
+			f := stub(func(_ context.Context, emit chat.Emitter) error {
+				_ = emit.Start(wire.Head{ID: "chatcmpl-abcdefghijklmnopqrstuvwxyz123", Model: "m", Fingerprint: "fp_0123456789"})
+				for range 64 {
+					_ = emit.Text("word ")
+				}
+				return emit.Finish(wire.FinishStop, wire.Usage{PromptTokens: 10, CompletionTokens: 64})
+			})
+			cat, err := catalog.New(nil)
+			must(b, err)
+			h := api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Draining: func() bool { return false }, Log: slog.New(slog.NewJSONHandler(io.Discard, nil))})
+			calls(b, h, "Bearer x", body(extra), 1)
+		})
+	}
+}
+
+// calls runs b.N calls by that many callers at once.
+func calls(b *testing.B, h http.Handler, auth, body string, callers int) {
+	b.Helper()
+	b.ReportAllocs()
+	b.SetParallelism(max(1, callers/runtime.GOMAXPROCS(0)))
+	one := func() {
+		req := httptest.NewRequestWithContext(b.Context(), "POST", "/v1/chat/completions", strings.NewReader(body))
+		req.Header["Authorization"] = []string{auth}
+		s := &sink{header: make(http.Header, 16)}
+		if h.ServeHTTP(s, req); s.status != http.StatusOK {
+			b.Errorf("status %d", s.status)
+		}
+	}
+	b.ResetTimer()
+	if callers == 1 {
+		for b.Loop() {
+			one()
+		}
+	} else {
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				one()
+			}
+		})
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "req/s")
+}

@@ -1,0 +1,7 @@
+package apikey
+
+// What the tests need of the inside.
+var (
+	Bearer = bearer
+	Mint   = mint
+)

@@ -1,0 +1,80 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/parley-ai/parley/engine"
+	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/upstream"
+	"github.com/parley-ai/parley/internal/upstream/local"
+)
+
+// openEngines loads the weights of every local upstream. The function it returns ends
+// them.
+func openEngines(c *config.Config, s *screen) (_ map[string]upstream.Provider, _ func() error, err error) {
+	var engines []*engine.Engine
+	closeAll := func() error {
+		var errs []error
+		for _, e := range engines {
+			errs = append(errs, e.Close())
+		}
+		return errors.Join(errs...)
+	}
+	providers := make(map[string]upstream.Provider, len(c.Upstreams))
+	for _, u := range c.Upstreams {
+		e, err := openEngine(c, u, s)
+		if err != nil {
+			return nil, nil, errors.Join(err, closeAll())
+		}
+		engines = append(engines, e)
+		providers[u.ID] = local.New(e)
+	}
+	return providers, closeAll, nil
+}
+
+// openEngine loads the weights of one upstream and says what runs.
+func openEngine(c *config.Config, u config.Upstream, s *screen) (*engine.Engine, error) {
+	path, size, err := findWeights(u, c.Data)
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	e, err := engine.Open(path, engine.Options{
+		Threads: c.Engine.Threads, MaxSequences: c.Engine.MaxSequences, KVBytes: c.Engine.KVBytes,
+		Context: window(c, u.ID), Progress: s.loading(stem(path), size),
+	})
+	if err != nil {
+		return nil, refuse("weights",
+			"The weights "+path+" cannot be used: "+strings.TrimPrefix(err.Error(), "engine: ")+".",
+			"If the file is damaged, fetch it again; else correct the configuration of upstream "+u.ID+" or its models.")
+	}
+	i := e.Info()
+	s.loaded("weights  %s, %s, %s", stem(path), megabytes(i.FileBytes), seconds(time.Since(begin)))
+	s.note("engine   %s, batch %d, context %s, %s", plural(i.Threads, "thread"), i.MaxSequences, thousands(int64(i.Context)), i.Kernel)
+	return e, nil
+}
+
+// window is the longest context that a model on the upstream promises.
+func window(c *config.Config, upstream string) (n int) {
+	for _, m := range c.Models {
+		for _, t := range m.Targets {
+			if t.Upstream == upstream {
+				n = max(n, m.ContextWindow)
+			}
+		}
+	}
+	return n
+}
+
+// stem is the file's name for people: "SmolLM2-135M-Instruct Q4_1".
+func stem(path string) string {
+	name := strings.TrimSuffix(filepath.Base(path), ".gguf")
+	if i := strings.LastIndexByte(name, '.'); i > 0 {
+		name = fmt.Sprintf("%s %s", name[:i], name[i+1:])
+	}
+	return name
+}

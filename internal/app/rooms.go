@@ -1,0 +1,159 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+
+	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/admin"
+	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/store"
+)
+
+// rooms is everything on a data directory that needs no network and no weights.
+type rooms struct {
+	lock     *os.File
+	db       *store.DB
+	progress *store.Progress
+	ledger   *ledger.Ledger
+	recovery ledger.Recovery
+	accounts *account.Directory
+	keys     *apikey.Keyring
+	catalog  *catalog.Catalog
+}
+
+// openRooms locks dir, which is prepared, and opens its rooms. The caller closes them.
+func openRooms(ctx context.Context, c *config.Config, dir string) (r *rooms, err error) {
+	r = &rooms{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	if r.lock, err = lock(dir); err != nil {
+		return r, err
+	}
+	if r.db, err = store.Open(ctx, dir); err != nil {
+		return r, explain(dir, err)
+	}
+	if r.progress, err = store.OpenProgress(dir); err != nil {
+		return r, err
+	}
+	models, plans := offer(c)
+	if err = r.db.SaveCatalog(ctx, models, plans); err != nil {
+		return r, err
+	}
+	if r.catalog, err = catalog.New(models); err != nil {
+		return r, err
+	}
+	// The ledger outlives ctx: what ends a server must not end the writing of its books.
+	if r.ledger, r.recovery, err = ledger.Open(context.WithoutCancel(ctx), r.db, r.progress); err != nil {
+		return r, fmt.Errorf("the books cannot be opened: %w", err)
+	}
+	r.accounts = account.NewDirectory(r.db)
+	r.accounts.SetPlans(plans)
+	if err = r.accounts.Load(ctx); err != nil {
+		return r, err
+	}
+	r.keys = apikey.NewKeyring(r.db, r.accounts)
+	return r, r.keys.Load(ctx)
+}
+
+// close writes what is queued and lets the directory go. It is for any state that
+// openRooms left.
+func (r *rooms) close() error {
+	var errs []error
+	if r.ledger != nil {
+		errs = append(errs, r.ledger.Close())
+	}
+	if r.progress != nil {
+		errs = append(errs, r.progress.Close())
+	}
+	if r.db != nil {
+		errs = append(errs, r.db.Close())
+	}
+	if r.lock != nil {
+		errs = append(errs, unlock(r.lock))
+	}
+	return errors.Join(errs...)
+}
+
+// api is the operator's API over the rooms.
+func (r *rooms) api(status func() admin.Status) http.Handler {
+	return admin.New(admin.Config{
+		Accounts: r.accounts, Keys: r.keys, Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Status: status,
+	})
+}
+
+// offer is the configuration in the rooms' own words.
+func offer(c *config.Config) (models []catalog.Model, plans []account.Plan) {
+	for _, m := range c.Models {
+		v := catalog.Model{
+			ID: m.ID, Description: m.Description, ContextWindow: m.ContextWindow, MaxOutput: m.MaxOutput,
+			Price: m.Price, Created: m.Created, Deprecated: m.Deprecated, Plans: m.Plans,
+		}
+		for _, t := range m.Targets {
+			v.Targets = append(v.Targets, catalog.Target{Upstream: t.Upstream, Model: t.Model})
+		}
+		models = append(models, v)
+	}
+	for _, p := range c.Plans {
+		plans = append(plans, account.Plan{ID: p.ID, RPM: p.RPM, TPM: p.TPM, Concurrency: p.Concurrency})
+	}
+	return models, plans
+}
+
+// explain says what an operator can do about a database that cannot be opened.
+func explain(dir string, err error) error {
+	switch {
+	case errors.Is(err, store.ErrNewerSchema):
+		return refuse("newer_schema",
+			"The data directory "+dir+" was written by a newer version of Parley.",
+			"Start that version, or a backup made before it was first used.")
+	case errors.Is(err, store.ErrNotOurs):
+		return refuse("data_damaged",
+			store.FileName+" in "+dir+" is damaged or no database of Parley's: "+err.Error()+".",
+			"Restore it from a backup, or choose another directory with --data.")
+	default:
+		return fmt.Errorf("the data directory %s cannot be opened: %w", dir, err)
+	}
+}
+
+// Offline is a data directory that this process has opened without serving it, for
+// commands that find no server.
+type Offline struct {
+	rooms *rooms
+	api   http.Handler
+}
+
+// OpenOffline opens the data directory c.Data. Unless create is true, one that was
+// never used is an [*Error], so that a mistyped path is not taken for an empty one.
+// It fails with [*InUseError] while another process has the directory.
+func OpenOffline(ctx context.Context, c *config.Config, create bool) (*Offline, error) {
+	if !create && !exists(c.Data) {
+		return nil, refuse("no_data",
+			"There is no Parley data in "+c.Data+".",
+			"Point --data at the right directory, or start a server on it: parley serve")
+	}
+	if err := prepare(c.Data); err != nil {
+		return nil, err
+	}
+	r, err := openRooms(ctx, c, c.Data)
+	if err != nil {
+		return nil, err
+	}
+	status := admin.Status{Version: Version(""), PID: os.Getpid(), Schema: r.db.SchemaVersion()}
+	return &Offline{rooms: r, api: r.api(func() admin.Status { return status })}, nil
+}
+
+// Client speaks to the directory's rooms.
+func (o *Offline) Client() *admin.Client { return admin.Direct(o.api) }
+
+// Close writes what is queued and lets the directory go.
+func (o *Offline) Close() error { return o.rooms.close() }

@@ -1,0 +1,188 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parley-ai/parley/internal/chat"
+	"github.com/parley-ai/parley/internal/ledger"
+)
+
+// Settings of the public server.
+const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	// net/http adds 4096 to what it is told.
+	maxHeaderBytes = 64<<10 - 4096
+	// What was cut has this long to be charged. Cutting is felt within one token.
+	cutTimeout = 10 * time.Second
+)
+
+// calls counts the requests that can cost something, so that a stop can say what it
+// waits for.
+type calls struct {
+	http.Handler
+	running atomic.Int64
+	ended   atomic.Int64
+}
+
+func (c *calls) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		c.running.Add(1)
+		defer func() {
+			c.running.Add(-1)
+			c.ended.Add(1)
+		}()
+	}
+	c.Handler.ServeHTTP(w, r)
+}
+
+// Run serves until ctx ends, then stops in order: running calls may finish within the
+// configured limit or until [App.Cut]. It returns nil after an orderly stop.
+func (a *App) Run(ctx context.Context) error {
+	// Calls outlive ctx: they end by themselves, or are cut with the reason.
+	base, cutCalls := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cutCalls(nil)
+	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
+	public := a.server(base, &a.calls)
+	operator := a.server(rest, a.rooms.api(a.status))
+	failed := make(chan error, 2)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer endRest()
+	group.Go(func() { failed <- a.servePublic(public) })
+	group.Go(func() { failed <- operator.Serve(a.operator) })
+	group.Go(func() { a.watchDisk(rest) })
+	group.Go(func() {
+		if err := a.rooms.keys.Run(rest); err != nil && rest.Err() == nil {
+			a.log.Warn("key use not noted", "error", err)
+		}
+	})
+	defer operator.Close()
+	if err := a.announce(); err != nil {
+		return errors.Join(err, public.Close())
+	}
+	select {
+	case <-ctx.Done():
+		return a.stop(context.WithoutCancel(ctx), public, cutCalls)
+	case <-a.rooms.ledger.Failed():
+		err := a.rooms.ledger.Err()
+		a.state.Store(draining)
+		cutCalls(fmt.Errorf("%w: %w", ledger.ErrUnavailable, err))
+		return errors.Join(refuse("ledger_failed",
+			"The books could not be written: "+err.Error()+".",
+			"Parley has stopped, because nothing may be served that is not in the books.",
+			"See to the disk of "+a.config.Data+", then start again."), end(ctx, public))
+	case err := <-failed:
+		cutCalls(chat.ErrShutdown)
+		return errors.Join(fmt.Errorf("the server has failed: %w", err), end(ctx, public))
+	}
+}
+
+func (a *App) server(ctx context.Context, h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug), // clients' broken handshakes and the like
+	}
+}
+
+func (a *App) servePublic(s *http.Server) error {
+	if a.tls != nil {
+		s.TLSConfig = a.tls
+		return s.ServeTLS(a.listener, "", "")
+	}
+	return s.Serve(a.listener)
+}
+
+// announce tells that the server is ready, after the facts of a first start.
+func (a *App) announce() error {
+	if a.first != nil {
+		if err := a.first.tell(a); err != nil {
+			return err
+		}
+	}
+	a.state.Store(ready)
+	a.screen.note("Ready on %s after %s. Ctrl+C lets running calls finish.", a.URL(), seconds(time.Since(a.started)))
+	return nil
+}
+
+// Cut ends the calls that a stopping server still waits for. They are charged for
+// what was delivered.
+func (a *App) Cut() {
+	select {
+	case a.cut <- struct{}{}:
+	default:
+	}
+}
+
+// stop drains the server: first only /readyz tells of it, then new calls are refused.
+func (a *App) stop(ctx context.Context, public *http.Server, cutCalls context.CancelCauseFunc) error {
+	d := a.config.Drain
+	before, running := a.calls.ended.Load(), a.calls.running.Load()
+	a.state.Store(leaving)
+	if running == 0 && d.Delay == 0 {
+		a.screen.note("Stopping: no calls running.")
+	} else {
+		a.screen.note("Stopping: %s running, up to %s. Ctrl+C again cuts them.", plural(int(running), "call"), minutes(d.Delay+d.Limit))
+	}
+
+	impatient, give := context.WithCancel(ctx)
+	defer give()
+	go func() {
+		select {
+		case <-a.cut:
+			give()
+		case <-impatient.Done():
+		}
+	}()
+	wait(impatient, d.Delay)
+	a.state.Store(draining)
+	patient, done := context.WithTimeout(impatient, d.Limit)
+	err := public.Shutdown(patient)
+	done()
+	if err != nil {
+		cutCalls(chat.ErrShutdown)
+		err = end(ctx, public)
+	}
+	settled := plural(int(a.calls.ended.Load()-before), "call") + " settled"
+	if err != nil {
+		return fmt.Errorf("calls did not end when they were cut: %w", err)
+	}
+	report, err := a.rooms.db.Verify(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the books cannot be read: %w", err)
+	case !report.OK():
+		return refuse("not_balanced", "Stopped. "+settled+", but the books are not balanced.", "What is wrong says:", "  parley ledger verify --data "+a.config.Data)
+	}
+	a.screen.note("Stopped. %s, books balanced.", settled)
+	return nil
+}
+
+// end waits for calls that have been cut.
+func end(ctx context.Context, s *http.Server) error {
+	last, done := context.WithTimeout(context.WithoutCancel(ctx), cutTimeout)
+	defer done()
+	return errors.Join(s.Shutdown(last), s.Close())
+}
+
+// wait lets d pass, or less when ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,166 @@
+// Package config reads the one YAML file that says what Parley serves: where it
+// listens, its plans, its models and their prices, and where the models run.
+//
+// Load reports every problem of a file at once, each with its line. A key whose
+// feature this version does not have is a problem, never silently ignored.
+package config
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/parley-ai/parley/internal/money"
+)
+
+// BuiltIn is the name that Source and problems carry when no file was given.
+const BuiltIn = "built-in configuration"
+
+//go:embed builtin.yaml
+var builtin []byte
+
+// Config is the whole file. Paths in it are absolute or count from the working
+// directory: Load has resolved those of the file against the file's directory.
+type Config struct {
+	// Source is the file's path as given, or BuiltIn.
+	Source string
+	// Listen is the TCP address of the public interface; port 0 takes a free one.
+	// Default 127.0.0.1:8080.
+	Listen string
+	// Data is the directory that keeps the books. Default ./data beside the file.
+	Data string
+	// TLS serves HTTPS when both files are named.
+	TLS TLS
+	// Drain says how the server stops.
+	Drain Drain
+	// Engine sizes the embedded engine.
+	Engine Engine
+	// Plans are the tiers an account can be on, at least one.
+	Plans []Plan
+	// Upstreams are the places where models run, at least one.
+	Upstreams []Upstream
+	// Models are what customers can ask for, at least one.
+	Models []Model
+}
+
+// TLS names a PEM certificate chain and its private key. Both or neither are set.
+type TLS struct {
+	Cert string
+	Key  string
+}
+
+// Drain is the order of a shutdown: /readyz turns 503, Delay passes with new
+// calls still served, then running calls have up to Limit.
+type Drain struct {
+	// Delay gives load balancers time to look away. Default 0s.
+	Delay time.Duration
+	// Limit is the longest that running calls may go on. Default 10m.
+	Limit time.Duration
+}
+
+// Engine sizes the embedded engine. Zero values leave the choice to the engine.
+type Engine struct {
+	// Threads that compute; 0 means the number of cores less one, at least 1.
+	Threads int
+	// MaxSequences is how many calls are computed together. Default 16.
+	MaxSequences int
+	// KVBytes is the memory for the keys and values of running calls. Default 512 MiB.
+	KVBytes int64
+}
+
+// Plan is a tier of accounts. Its limits are carried with every account; this
+// version shows them and enforces them from the next one on. Zero means no limit.
+type Plan struct {
+	ID          string
+	RPM         int64
+	TPM         int64
+	Concurrency int64
+}
+
+// Upstream is a place where models run. The only Kind of this version is "local",
+// the embedded engine.
+type Upstream struct {
+	ID   string
+	Kind string
+	// Weights is the GGUF file of a local upstream. Empty means that the default
+	// weights are sought in ./weights, beside the binary, then in DATA/weights.
+	Weights string
+}
+
+// Model is what customers name in a request.
+type Model struct {
+	ID          string
+	Description string
+	// ContextWindow is the most tokens of prompt and answer together.
+	ContextWindow int
+	// MaxOutput is the most tokens of one answer; default ContextWindow.
+	MaxOutput int
+	// Price is exact: IU per 1K tokens with at most 6 decimals.
+	Price money.Price
+	// Created is shown to clients; default 1 January 2026, UTC.
+	Created time.Time
+	// Deprecated is when the model stops to exist for clients; zero is never.
+	Deprecated time.Time
+	// Plans are the plans that include the model, at least one.
+	Plans []string
+	// Targets are where it runs. This version takes exactly one.
+	Targets []Target
+}
+
+// Target is a model at an upstream. An upstream of kind local has one model: there
+// Model is the name that receipts show.
+type Target struct {
+	Upstream string
+	Model    string
+}
+
+// Problem is one thing that is wrong with a file.
+type Problem struct {
+	// Line counts from 1.
+	Line int
+	// Text names the key and says what is wrong and what would be right.
+	Text string
+}
+
+// Error is every problem of one file, in the order of its lines.
+type Error struct {
+	File     string
+	Problems []Problem
+}
+
+// Error is one line a problem, "file:line: text", and a last line that counts them.
+func (e *Error) Error() string {
+	var b strings.Builder
+	for _, p := range e.Problems {
+		fmt.Fprintf(&b, "%s:%d: %s\n", e.File, p.Line, p.Text)
+	}
+	if len(e.Problems) == 1 {
+		b.WriteString("1 problem.")
+	} else {
+		fmt.Fprintf(&b, "%d problems.", len(e.Problems))
+	}
+	return b.String()
+}
+
+// Default is the built-in configuration: svc-pulse and svc-titan on the embedded
+// engine, plans free and pro.
+func Default() *Config {
+	c, err := parse(BuiltIn, "", builtin, os.LookupEnv)
+	if err != nil {
+		panic("config: built-in file: " + err.Error()) // A test parses it; it cannot fail in a release.
+	}
+	return c
+}
+
+// Load reads and checks the file at path. A file with problems gives an *Error that
+// lists them all; a file that cannot be read gives the reason.
+func Load(path string) (*Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("the configuration cannot be read: %w", err)
+	}
+	return parse(path, filepath.Dir(path), text, os.LookupEnv)
+}
