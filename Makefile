@@ -1,0 +1,74 @@
+# Every target works on a fresh clone; it fetches what it needs under weights/ and .cache/.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+WEIGHTS  := weights/SmolLM2-135M-Instruct.Q4_1.gguf
+LINT     := .cache/bin/golangci-lint
+FUZZTIME ?= 10s
+ARGS     ?=
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: weights build ## Fetch the weights, build, and serve in the foreground (ARGS="--listen :9000")
+	@exec bin/parley serve $(ARGS)
+
+.PHONY: build
+build: ## Build the static binary bin/parley
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/parley ./cmd/parley
+
+.PHONY: test
+test: ## Set everything up and run every test, with the race detector and the built binary
+	@tools/test.sh
+
+.PHONY: unit
+unit: weights ## Run the unit tests only, without the race detector (the quick turn)
+	go test $$(go list ./... | grep -v /e2e)
+
+.PHONY: e2e
+e2e: setup build ## Run the end-to-end tests against bin/parley (ARGS="-run Crash -v")
+	PARLEY_BIN=$(CURDIR)/bin/parley go test -count=1 ./e2e/... $(ARGS)
+
+.PHONY: race
+race: weights ## Run the unit tests with the race detector only
+	CGO_ENABLED=1 go test -race -shuffle=on -count=1 $$(go list ./... | grep -v /e2e)
+
+.PHONY: fuzz
+fuzz: ## Fuzz every target for FUZZTIME each (10s)
+	@tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: lint
+lint: $(LINT) ## Vet, modernise, check the format and run the linters
+	go vet ./...
+	go fix -diff ./...
+	$(LINT) fmt --diff
+	$(LINT) run --allow-parallel-runners ./...
+
+.PHONY: fmt
+fmt: $(LINT) ## Format every Go file (gofumpt, gci)
+	$(LINT) fmt
+
+.PHONY: bench-engine
+bench-engine: weights ## Measure the embedded engine on this machine
+	go run ./engine/internal/bench -weights $(WEIGHTS) $(ARGS)
+
+.PHONY: weights
+weights: ## Fetch the model's weights where they are not there and right (SHA-256)
+	@tools/weights.sh
+
+.PHONY: setup
+setup: weights ## Set up what the tests need: weights, Debian packages, Python client
+	@tools/setup.sh
+
+.PHONY: clean
+clean: ## Remove what was built; weights and data stay
+	rm -rf bin .cache
+
+$(LINT): tools/go.mod tools/go.sum
+	GOBIN=$(CURDIR)/.cache/bin go -C tools install github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@

@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestAccess_Plans is wire.md 46, 47 and 49: what a plan and a balance allow, in this order.
+func TestAccess_Plans(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	free, _ := account(t, s, "plan-free", "free", "5")
+	freePoor, _ := account(t, s, "plan-free-poor", "free", "")
+	poor, _ := account(t, s, "plan-poor", "pro", "")
+	titan := strings.Replace(body(""), "svc-pulse", "svc-titan", 1)
+
+	e := wantError(t, post(t, s, free, titan), http.StatusForbidden, "model_access_denied")
+	if e.Error.Type != "permission_error" || !strings.Contains(e.Error.Message, "svc-titan") {
+		t.Errorf("403: %+v", e.Error)
+	}
+	wantError(t, post(t, s, freePoor, titan), http.StatusForbidden, "model_access_denied")
+	wantCompletion(t, post(t, s, free, body("")))
+	e = wantError(t, post(t, s, poor, body("")), http.StatusPaymentRequired, "insufficient_quota")
+	if e.Error.Type != "insufficient_quota" {
+		t.Errorf("402: %+v", e.Error)
+	}
+	// A name that does not exist is 404 before the plan and the balance are looked at.
+	wantError(t, post(t, s, freePoor, strings.Replace(body(""), "svc-pulse", "svc-nope", 1)), http.StatusNotFound, "model_not_found")
+	wantCompletion(t, post(t, s, s.Key, titan))
+	// Moving to another plan is felt at once.
+	run(t, s, "account", "set", "plan-free", "--plan", "pro")
+	wantCompletion(t, post(t, s, free, titan))
+}
+
+// TestAccess_Revoke: a revoked key is refused from the moment the command returns, also while an
+// answer to it runs. That answer was admitted; it is charged.
+func TestAccess_Revoke(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	secret, id := account(t, s, "revoke", "pro", "10")
+	wantCompletion(t, post(t, s, secret, body("")))
+
+	resp, err := openStream(t, newClient(), s, secret,
+		`{"model":"svc-pulse","stream":true,"max_tokens":300,"seed":1,"messages":[{"role":"user","content":"Write a long story about a harbour."}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	revoked := runJSON[struct {
+		Status    string `json:"status"`
+		Confirmed int    `json:"confirmed"`
+		Servers   int    `json:"servers"`
+	}](t, s, "key", "revoke", id)
+	if revoked.Status != "revoked" || revoked.Confirmed != 1 || revoked.Servers != 1 {
+		t.Errorf("key revoke says %+v", revoked)
+	}
+	e := wantError(t, post(t, s, secret, body("")), http.StatusUnauthorized, "api_key_revoked")
+	if e.Error.Type != "authentication_error" {
+		t.Errorf("401: %+v", e.Error)
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := readStream(string(text))
+	eventually(t, 5*time.Second, func() error {
+		list := runJSON[[]receipt](t, s, "receipts", "--account", "revoke", "--limit", "1")
+		if len(list) == 1 && list[0].State == "settled" && len(done.chunks) > 0 && list[0].CompletionID == done.chunks[0].ID {
+			return nil
+		}
+		return receiptsError(list)
+	})
+}
+
+type receiptsError []receipt
+
+// Error prints the receipts that are not yet what a test waits for.
+func (e receiptsError) Error() string {
+	var b strings.Builder
+	for _, r := range e {
+		b.WriteString(r.State + " " + r.Ending + " " + r.Charge + "; ")
+	}
+	return "receipts: " + b.String()
+}
+
+// TestAccess_Accounts: suspending, expiring and narrowing do what they say, and the same reference
+// adds credit once.
+func TestAccess_Accounts(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	secret, _ := account(t, s, "Ann & Sons", "pro", "1")
+	run(t, s, "account", "set", "Ann & Sons", "--status", "suspended")
+	wantError(t, post(t, s, secret, body("")), http.StatusUnauthorized, "account_suspended")
+	run(t, s, "account", "set", "Ann & Sons", "--status", "active")
+	wantCompletion(t, post(t, s, secret, body("")))
+
+	narrow := runJSON[struct{ Secret string }](t, s, "key", "create", "--account", "Ann & Sons", "--models", "svc-titan").Secret
+	wantError(t, post(t, s, narrow, body("")), http.StatusForbidden, "model_access_denied")
+
+	soon := time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)
+	expiring := runJSON[struct{ Secret string }](t, s, "key", "create", "--account", "Ann & Sons", "--expires", soon).Secret
+	eventually(t, 10*time.Second, func() error {
+		if a := post(t, s, expiring, body("")); a.Status != http.StatusUnauthorized {
+			return statusError(a.Status)
+		}
+		return nil
+	})
+	wantError(t, post(t, s, expiring, body("")), http.StatusUnauthorized, "api_key_expired")
+
+	type show struct{ Available string }
+	before := nano(t, runJSON[show](t, s, "account", "show", "Ann & Sons").Available)
+	for range 3 {
+		run(t, s, "credit", "add", "Ann & Sons", "2.5", "--note", "once", "--ref", "case-118")
+	}
+	if after := nano(t, runJSON[show](t, s, "account", "show", "Ann & Sons").Available); after != before+2_500_000_000 {
+		t.Errorf("three times the same reference: %d nano-IU more, want 2.5 IU", after-before)
+	}
+}
+
+type statusError int
+
+// Error names the status that is not yet the right one.
+func (e statusError) Error() string { return http.StatusText(int(e)) }

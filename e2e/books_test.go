@@ -1,0 +1,226 @@
+package e2e
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	_ "modernc.org/sqlite" // the driver of the checker, which reads the file beside the server
+)
+
+// entry is what a client wrote down about one call.
+type entry struct {
+	requestID, completionID string
+	// complete is a whole answer that parsed, or a stream that reached [DONE].
+	complete bool
+	// pieces counts the parts of text received: at least so many tokens were delivered.
+	pieces int64
+	// usage is what the answer said, nil when it did not come so far.
+	usage *usage
+}
+
+// charged is a row of the table charge.
+type charged struct {
+	id, completionID, model, state string
+	in, out, held, amount, off     int64
+	priceIn, priceOut              int64
+}
+
+// openBooks opens the database as an outsider who can only read.
+func openBooks(t *testing.T, data string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(data, "parley.db")+"?mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func count(db *sql.DB, query string, args ...any) (int64, error) {
+	var n sql.NullInt64
+	err := db.QueryRowContext(context.Background(), query, args...).Scan(&n)
+	return n.Int64, err
+}
+
+func readCharges(ctx context.Context, db *sql.DB) ([]charged, error) {
+	rows, err := db.QueryContext(ctx, `SELECT c.id, c.completion_id, c.model, c.state, c.prompt_tokens,
+		c.completion_tokens, c.held, c.amount, c.written_off, p.input, p.output
+		FROM charge c JOIN model_price p ON p.id = c.price_id`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []charged
+	for rows.Next() {
+		var c charged
+		err := rows.Scan(&c.id, &c.completionID, &c.model, &c.state, &c.in, &c.out, &c.held, &c.amount, &c.off, &c.priceIn, &c.priceOut)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+	return list, rows.Err()
+}
+
+// checkBooks fails the test for everything that audit finds.
+func checkBooks(t *testing.T, data string, log []entry) {
+	t.Helper()
+	problems, err := audit(t.Context(), openBooks(t, data), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Error(p)
+	}
+}
+
+// audit compares with plain SQL what the books say and what the clients saw, and returns every
+// contradiction.
+func audit(ctx context.Context, db *sql.DB, log []entry) ([]string, error) {
+	list, err := readCharges(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	var problems []string
+	found := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	byCompletion := map[string][]charged{}
+	for _, c := range list {
+		byCompletion[c.completionID] = append(byCompletion[c.completionID], c)
+		p := prices[c.model]
+		if c.priceIn != p.in || c.priceOut != p.out {
+			found("%s: priced at %d and %d, the configuration says %d and %d", c.id, c.priceIn, c.priceOut, p.in, p.out)
+		}
+		want := price(c.model, c.in, c.out)
+		if c.state == "voided" {
+			want = 0
+		}
+		if c.amount != want || c.off != 0 {
+			found("%s (%s): charged %d and wrote off %d for %d and %d tokens, want %d", c.id, c.state, c.amount, c.off, c.in, c.out, want)
+		}
+		if c.amount > c.held {
+			found("%s: charged %d above its hold of %d", c.id, c.amount, c.held)
+		}
+	}
+	for _, e := range log {
+		if err := checkEntry(e, byCompletion[e.completionID]); err != nil {
+			found("%s (%s): %v", e.requestID, e.completionID, err)
+		}
+	}
+	for law, query := range map[string]string{
+		"posted is the sum of the charges": `SELECT count(*) FROM account a
+			WHERE a.posted <> coalesce((SELECT sum(amount) FROM charge c WHERE c.account_id = a.id), 0)`,
+		"granted is the sum of the grants": `SELECT count(*) FROM account a
+			WHERE a.granted <> coalesce((SELECT sum(amount) FROM credit_grant g WHERE g.account_id = a.id), 0)`,
+		"no account is below zero":       `SELECT count(*) FROM account WHERE posted > granted`,
+		"no completion is charged twice": `SELECT count(*) - count(DISTINCT completion_id) FROM charge`,
+		"no call is held and charged":    `SELECT count(*) FROM hold h JOIN charge c ON c.id = h.id`,
+	} {
+		n, err := count(db, query)
+		if err != nil {
+			return nil, err
+		}
+		if n != 0 {
+			found("%s: broken %d times", law, n)
+		}
+	}
+	var sound string
+	if err := db.QueryRowContext(ctx, `PRAGMA integrity_check`).Scan(&sound); err != nil || sound != "ok" {
+		found("integrity_check: %s, %v", sound, err)
+	}
+	return problems, nil
+}
+
+// checkEntry compares one call as its client saw it with what was charged for it.
+func checkEntry(e entry, charges []charged) error {
+	if !e.complete && e.pieces == 0 {
+		// Nothing billable arrived: at most one charge, for what was on its way.
+		if len(charges) > 1 {
+			return fmt.Errorf("charged %d times", len(charges))
+		}
+		return nil
+	}
+	if len(charges) != 1 {
+		return fmt.Errorf("delivered (complete %v, %d pieces) and charged %d times", e.complete, e.pieces, len(charges))
+	}
+	c := charges[0]
+	if c.state == "voided" || c.out < e.pieces {
+		return fmt.Errorf("%s: %d tokens charged, %d pieces delivered", c.state, c.out, e.pieces)
+	}
+	if e.requestID != "" && c.id != e.requestID {
+		return fmt.Errorf("the charge has id %s", c.id)
+	}
+	if e.usage != nil && (c.in != e.usage.Prompt || c.out != e.usage.Completion) {
+		return fmt.Errorf("charged %d and %d tokens, the answer said %d and %d", c.in, c.out, e.usage.Prompt, e.usage.Completion)
+	}
+	return nil
+}
+
+// TestAudit_Catches proves the checker itself: each doctored copy of good books is found out.
+func TestAudit_Catches(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	var log []entry
+	for range 3 {
+		c := wantCompletion(t, post(t, s, s.Key, body("")))
+		log = append(log, entry{completionID: c.ID, complete: true, usage: c.Usage})
+	}
+	if code := s.Stop(); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	checkBooks(t, s.Options.Data, log)
+	books, err := os.ReadFile(filepath.Join(s.Options.Data, "parley.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const one = `WHERE id = (SELECT max(id) FROM charge)`
+	for name, doctor := range map[string]string{
+		"free answer":        `DELETE FROM charge ` + one,
+		"free and balanced":  `UPDATE account SET posted = posted - (SELECT amount FROM charge ` + one + `); DELETE FROM charge ` + one,
+		"wrong amount":       `UPDATE charge SET amount = amount - 1 ` + one + `; UPDATE account SET posted = posted - 1`,
+		"above the hold":     `UPDATE charge SET held = amount - 1 ` + one,
+		"too few tokens":     `UPDATE charge SET completion_tokens = completion_tokens - 1 ` + one,
+		"voided":             `UPDATE charge SET state = 'voided', amount = 0 ` + one,
+		"posted differs":     `UPDATE account SET posted = posted + 1`,
+		"granted differs":    `UPDATE account SET granted = granted + 1`,
+		"charged twice":      `UPDATE charge SET completion_id = (SELECT min(completion_id) FROM charge)`,
+		"another price":      `UPDATE model_price SET output = output + 1`,
+		"held and charged":   `INSERT INTO hold SELECT id, completion_id, account_id, key_id, model, price_id, plan_version, 1, 1, 0, 0 FROM charge ` + one,
+		"written off":        `UPDATE charge SET written_off = 1 ` + one,
+		"another request id": `UPDATE charge SET id = 'req_0' ` + one,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "parley.db"), books, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "parley.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if _, err := db.ExecContext(t.Context(), doctor); err != nil {
+				t.Fatal(err)
+			}
+			seen := log
+			if name == "another request id" {
+				seen = nil
+				for _, c := range log {
+					c.requestID = "req_that_the_client_saw"
+					seen = append(seen, c)
+				}
+			}
+			problems, err := audit(t.Context(), db, seen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(problems) == 0 {
+				t.Error("the checker found nothing")
+			}
+		})
+	}
+}

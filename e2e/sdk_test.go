@@ -1,0 +1,200 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/parley-ai/parley/e2e/proc"
+)
+
+// sdk is the official Go client, unmodified: base URL and key only.
+func sdk(s *proc.Server, key string, more ...option.RequestOption) openai.Client {
+	return openai.NewClient(append([]option.RequestOption{option.WithBaseURL(s.URL + "/v1"), option.WithAPIKey(key)}, more...)...)
+}
+
+func hello(model string, tokens int64) openai.ChatCompletionNewParams {
+	return openai.ChatCompletionNewParams{
+		Model:       model,
+		MaxTokens:   openai.Int(tokens),
+		Temperature: openai.Float(0),
+		Messages: []openai.ChatCompletionMessageParamUnion{
+			openai.SystemMessage("You are brief."),
+			openai.UserMessage("Say hello."),
+		},
+	}
+}
+
+func TestOpenAIGo(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	client := sdk(s, s.Key)
+
+	t.Run("create", func(t *testing.T) {
+		t.Parallel()
+		c, err := client.Chat.Completions.New(t.Context(), hello("svc-pulse", 12))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(c.Choices) != 1 || c.Choices[0].Message.Content == "" || c.Usage.TotalTokens != c.Usage.PromptTokens+c.Usage.CompletionTokens {
+			t.Errorf("answer %s", c.RawJSON())
+		}
+	})
+	t.Run("stream", func(t *testing.T) {
+		t.Parallel()
+		whole, err := client.Chat.Completions.New(t.Context(), hello("svc-pulse", 12))
+		if err != nil {
+			t.Fatal(err)
+		}
+		params := hello("svc-pulse", 12)
+		params.StreamOptions = openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)}
+		stream := client.Chat.Completions.NewStreaming(t.Context(), params)
+		var acc openai.ChatCompletionAccumulator
+		for stream.Next() {
+			if !acc.AddChunk(stream.Current()) {
+				t.Fatalf("the accumulator refuses %s", stream.Current().RawJSON())
+			}
+		}
+		if err := stream.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if len(acc.Choices) != 1 || acc.Choices[0].Message.Content != whole.Choices[0].Message.Content {
+			t.Errorf("streamed %+v, whole %s", acc.Choices, whole.RawJSON())
+		}
+		if acc.Usage.TotalTokens != whole.Usage.TotalTokens || acc.Choices[0].FinishReason != whole.Choices[0].FinishReason {
+			t.Errorf("streamed usage %d %s, whole %d %s", acc.Usage.TotalTokens, acc.Choices[0].FinishReason, whole.Usage.TotalTokens, whole.Choices[0].FinishReason)
+		}
+	})
+	t.Run("models list", func(t *testing.T) {
+		t.Parallel()
+		page, err := client.Models.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, m := range page.Data {
+			ids = append(ids, m.ID)
+		}
+		if strings.Join(ids, " ") != "svc-pulse svc-titan" {
+			t.Errorf("models %v", ids)
+		}
+	})
+	t.Run("models retrieve", func(t *testing.T) {
+		t.Parallel()
+		m, err := client.Models.Get(t.Context(), "svc-titan")
+		if err != nil || m.ID != "svc-titan" || m.OwnedBy != "svc" {
+			t.Errorf("%+v %v", m, err)
+		}
+	})
+	t.Run("abort", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stream := client.Chat.Completions.NewStreaming(ctx, hello("svc-pulse", 2000))
+		if !stream.Next() {
+			t.Fatal(stream.Err())
+		}
+		cancel()
+		for stream.Next() {
+		}
+		if err := stream.Err(); !errors.Is(err, context.Canceled) {
+			t.Errorf("error after the abort: %v", err)
+		}
+	})
+}
+
+// TestOpenAIGo_Errors: the client sees status, type and code of every refusal.
+func TestOpenAIGo_Errors(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	free, _ := account(t, s, "sdk-free", "free", "1")
+	poor, _ := account(t, s, "sdk-poor", "pro", "")
+	hot := hello("svc-pulse", 4)
+	hot.Temperature = openai.Float(3)
+	tests := []struct {
+		name, key string
+		params    openai.ChatCompletionNewParams
+		status    int
+		kind      string
+		code      string
+	}{
+		{"400", s.Key, hot, 400, "invalid_request_error", "decimal_above_max_value"},
+		{"401", "sk-nope", hello("svc-pulse", 4), 401, "authentication_error", "invalid_api_key"},
+		{"402", poor, hello("svc-pulse", 4), 402, "insufficient_quota", "insufficient_quota"},
+		{"403", free, hello("svc-titan", 4), 403, "permission_error", "model_access_denied"},
+		{"404", s.Key, hello("svc-typo", 4), 404, "invalid_request_error", "model_not_found"},
+	}
+	for _, tc := range tests {
+		for _, streaming := range []bool{false, true} {
+			name := tc.name
+			if streaming {
+				name += " stream"
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				client := sdk(s, tc.key)
+				var err error
+				if streaming {
+					stream := client.Chat.Completions.NewStreaming(t.Context(), tc.params)
+					for stream.Next() {
+					}
+					err = stream.Err()
+				} else {
+					_, err = client.Chat.Completions.New(t.Context(), tc.params)
+				}
+				var e *openai.Error
+				if !errors.As(err, &e) {
+					t.Fatalf("error %v", err)
+				}
+				if e.StatusCode != tc.status || e.Type != tc.kind || e.Code != tc.code || e.Message == "" {
+					t.Errorf("got %d %s %s %q, want %d %s %s", e.StatusCode, e.Type, e.Code, e.Message, tc.status, tc.kind, tc.code)
+				}
+				if !requestID.MatchString(e.Response.Header.Get("x-request-id")) {
+					t.Error("no x-request-id")
+				}
+			})
+		}
+	}
+}
+
+// TestOpenAIPython runs the official Python client; each line "ok NAME" or "not ok NAME: why" of
+// its script is one test.
+func TestOpenAIPython(t *testing.T) { //nolint:tparallel // its subtests are lines of one script
+	t.Parallel()
+	python := filepath.Join(root, ".cache", "venv", "bin", "python")
+	_, err := os.Stat(python)
+	need(t, err == nil, "the Python client is not there; `make setup` installs it")
+	s := server(t)
+	free, _ := account(t, s, "python-free", "free", "1")
+	poor, _ := account(t, s, "python-poor", "pro", "")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, python, filepath.Join(root, "e2e", "python", "client_test.py"))
+	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+s.URL+"/v1", "OPENAI_API_KEY="+s.Key, "FREE_KEY="+free, "POOR_KEY="+poor)
+	out, err := cmd.CombinedOutput()
+	ran := 0
+	lines := bufio.NewScanner(strings.NewReader(string(out)))
+	for lines.Scan() {
+		result, rest, _ := strings.Cut(lines.Text(), ": ")
+		if name, ok := strings.CutPrefix(result, "ok "); ok {
+			ran++
+			t.Run(name, func(*testing.T) {})
+		} else if name, ok := strings.CutPrefix(result, "not ok "); ok {
+			ran++
+			t.Run(name, func(t *testing.T) { t.Error(rest) })
+		}
+	}
+	if err != nil || ran < 12 {
+		t.Errorf("%d checks ran, exit code %d:\n%s", ran, exitCode(err), out)
+	}
+}

@@ -1,0 +1,2 @@
+// Package stray stands in no table.
+package stray

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Sets up what the tests need beyond Go: a C compiler for the race detector, curl, and the official
+# Python client in .cache/venv. It installs Debian packages only as root on Debian; otherwise it
+# says what will be left out. With CI=true nothing may be left out.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+may_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+
+left_out() {
+  echo "setup: $1" >&2
+  if [ "${CI:-}" = true ]; then
+    echo "setup: with CI=true nothing may be left out" >&2
+    exit 1
+  fi
+}
+
+packages=()
+command -v gcc >/dev/null || packages+=(gcc libc6-dev)
+command -v curl >/dev/null || packages+=(curl ca-certificates)
+command -v git >/dev/null || packages+=(git)
+command -v mount >/dev/null || packages+=(mount)
+command -v python3 >/dev/null || packages+=(python3)
+# Debian ships venv and its pip apart from python3.
+python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
+if [ "${#packages[@]}" -gt 0 ] && may_install; then
+  echo "setup: installing ${packages[*]}"
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+fi
+
+command -v gcc >/dev/null ||
+  left_out "no C compiler, so the tests run without the race detector (install gcc)"
+command -v curl >/dev/null ||
+  left_out "no curl, so the printed example is not tried (install curl)"
+[ "$(id -u)" = 0 ] ||
+  left_out "not root, so the full disk is not tried (it needs to mount a small tmpfs)"
+
+# The stamp holds the requirements it was made from, so a changed pin is installed.
+stamp=.cache/venv/requirements.txt
+if ! cmp -s e2e/python/requirements.txt "$stamp"; then
+  rm -rf .cache/venv
+  if python3 -m venv .cache/venv 2>/dev/null &&
+    .cache/venv/bin/pip install --quiet --disable-pip-version-check -r e2e/python/requirements.txt; then
+    cp e2e/python/requirements.txt "$stamp"
+  else
+    left_out "the Python client cannot be installed, so its checks are left out (install python3-venv)"
+  fi
+fi

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Runs every test there is and ends with "N passed, N failed": go vet, the unit tests under the
+# race detector, the tools' own tests, and the end-to-end tests against the built binary.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Whatever stops this script early is a failure that must be counted.
+trap 'echo "0 passed, 1 failed"' ERR
+make --no-print-directory setup build
+go vet ./...
+mkdir -p .cache/bin
+go build -C tools -o ../.cache/bin/testcount ./testcount
+
+race="CGO_ENABLED=1 -race"
+command -v gcc >/dev/null || race=""
+# The end-to-end tests watch another process, so the race detector would only slow their clients.
+unit=$(go list ./... | grep -v /e2e | tr '\n' ' ')
+noskip=()
+[ "${CI:-}" = true ] && noskip=(-noskip -mayskip "this processor")
+
+export PARLEY_BIN=$PWD/bin/parley
+exec .cache/bin/testcount "${noskip[@]}" -- \
+  "-C tools -count=1 ./testcount" \
+  "$race -shuffle=on -count=1 -timeout 15m $unit" \
+  "-count=1 -timeout 15m ./e2e/..."
