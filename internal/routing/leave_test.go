@@ -21,7 +21,7 @@ func TestGenerate_FailureOnLeaving(t *testing.T) {
 		"b": second,
 	})
 	m := &catalog.Model{ID: "m", Targets: []catalog.Target{{Upstream: "a", Model: "x"}, {Upstream: "b", Model: "y"}}}
-	route, err := r.Generate(ctx, m, &upstream.Call{}, func(upstream.Event) error { return nil })
+	route, err := r.Generate(ctx, m, &upstream.Call{Request: plain}, func(upstream.Event) error { return nil })
 	if err == nil || route != (upstream.Route{Target: "a/x", Attempts: 1}) || len(second.Calls()) != 0 {
 		t.Errorf("Generate = %+v, %v, want the failure of the first; the second had %d calls", route, err, len(second.Calls()))
 	}

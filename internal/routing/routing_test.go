@@ -19,7 +19,10 @@ import (
 // model is tried at the upstreams a, b and c, in this order.
 var model = &catalog.Model{ID: "m", Targets: []catalog.Target{{Upstream: "a", Model: "m-a"}, {Upstream: "b", Model: "m-b"}, {Upstream: "c", Model: "org/m-c"}}}
 
-var errOdd = errors.New("odd")
+var (
+	errOdd = errors.New("odd")
+	plain  = &wire.ChatRequest{}
+)
 
 func answer(s string) upstreamtest.Script {
 	return upstreamtest.Script{upstreamtest.Text(s), upstreamtest.Finish(wire.FinishStop)}
@@ -56,7 +59,7 @@ func TestGenerate(t *testing.T) {
 			t.Parallel()
 			ps := map[string]*upstreamtest.Provider{"a": upstreamtest.New(c.a), "b": upstreamtest.New(c.b), "c": upstreamtest.New(c.c)}
 			var got strings.Builder
-			route, err := router(ps).Generate(context.Background(), model, &upstream.Call{ID: "chatcmpl-x", Owner: "acct_x", MaxTokens: 9, Seed: 7}, func(e upstream.Event) error {
+			route, err := router(ps).Generate(context.Background(), model, &upstream.Call{Request: plain, ID: "chatcmpl-x", Owner: "acct_x", MaxTokens: 9, Seed: 7}, func(e upstream.Event) error {
 				got.WriteString(e.Text)
 				return nil
 			})
@@ -75,7 +78,7 @@ func TestGenerate(t *testing.T) {
 				if len(calls) != want {
 					t.Fatalf("%s was asked %d times, want %d", target.Upstream, len(calls), want)
 				}
-				if want == 1 && calls[0].Call != (upstream.Call{ID: "chatcmpl-x", Owner: "acct_x", Model: target.Model, MaxTokens: 9, Seed: 7}) {
+				if want == 1 && calls[0].Call != (upstream.Call{Request: plain, ID: "chatcmpl-x", Owner: "acct_x", Model: target.Model, MaxTokens: 9, Seed: 7}) {
 					t.Errorf("%s got %+v", target.Upstream, calls[0].Call)
 				}
 			}
@@ -99,7 +102,7 @@ func TestGenerate_CallerGone(t *testing.T) {
 	for name, leave := range map[string]error{"plain": gone, "a failure": &upstream.Failure{Class: upstream.Failed, Err: gone}} {
 		b := upstreamtest.New(answer("B"))
 		r := router(map[string]*upstreamtest.Provider{"a": upstreamtest.New(answer("A")), "b": b, "c": b})
-		route, err := r.Generate(context.Background(), model, &upstream.Call{}, func(upstream.Event) error { return leave })
+		route, err := r.Generate(context.Background(), model, &upstream.Call{Request: plain}, func(upstream.Event) error { return leave })
 		if err != leave || route.Attempts != 1 || len(b.Calls()) != 0 {
 			t.Errorf("%s: Generate = %+v, %v, want the error of yield after 1 attempt", name, route, err)
 		}
@@ -113,7 +116,7 @@ func TestGenerate_CallerGone(t *testing.T) {
 		<-reached
 		cancel(gone)
 	})
-	route, err := r.Generate(ctx, model, &upstream.Call{}, func(upstream.Event) error { return nil })
+	route, err := r.Generate(ctx, model, &upstream.Call{Request: plain}, func(upstream.Event) error { return nil })
 	wg.Wait()
 	if err != gone || route != (upstream.Route{Target: "a/m-a", Attempts: 1}) || len(b.Calls()) != 0 {
 		t.Errorf("Generate = %+v, %v, want the cause of ctx after 1 attempt", route, err)
@@ -124,7 +127,7 @@ func TestGenerate_OneTarget(t *testing.T) {
 	t.Parallel()
 	one := &catalog.Model{ID: "m", Targets: model.Targets[:1]}
 	r := router(map[string]*upstreamtest.Provider{"a": upstreamtest.New(failure(upstream.Overloaded))})
-	route, err := r.Generate(context.Background(), one, &upstream.Call{}, func(upstream.Event) error { return nil })
+	route, err := r.Generate(context.Background(), one, &upstream.Call{Request: plain}, func(upstream.Event) error { return nil })
 	if f, ok := errors.AsType[*upstream.Failure](err); !ok || f.Class != upstream.Overloaded || !errors.Is(err, upstreamtest.ErrScripted) || route.Attempts != 1 {
 		t.Errorf("Generate = %+v, %v, want the target's failure", route, err)
 	}
@@ -139,7 +142,7 @@ func TestGenerate_Concurrent(t *testing.T) {
 	for range 32 {
 		wg.Go(func() {
 			var got string
-			route, err := r.Generate(context.Background(), model, &upstream.Call{}, func(e upstream.Event) error {
+			route, err := r.Generate(context.Background(), model, &upstream.Call{Request: plain}, func(e upstream.Event) error {
 				got += e.Text
 				return nil
 			})

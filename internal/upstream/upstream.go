@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/parley-ai/parley/internal/wire"
 )
@@ -15,18 +16,32 @@ type Call struct {
 	ID        string // of the completion
 	Owner     string // the account, for fairness; never sent outside
 	Model     string // the model's name at the provider
+	Window    int    // the context window that the caller knows of; 0 when unknown
 	Request   *wire.ChatRequest
 	MaxTokens int    // of the answer, always set: the hold covers no more
 	Seed      uint64 // given by the caller, else random
 }
 
-// Event is one piece of an answer.
+// Event is one piece of an answer. It is valid until yield returns.
 type Event struct {
-	Text        string
+	Text        string            // whole runes
+	Reasoning   string            // of models that show how they think
+	Tool        *ToolDelta        // a piece of a tool call
 	Completion  int               // tokens of answer so far, this piece included
 	Finish      wire.FinishReason // set on the last event only
 	Usage       *wire.Usage       // what the provider itself counted, on the last event, if it did
 	Fingerprint string            // of model and build, the same in every event
+}
+
+// ToolDelta is a piece of a tool call. Calls come one after another, their Index
+// counting from 0. The first piece of a call has its ID and Name and no arguments, the
+// others have neither; the pieces of Arguments make up JSON, at least {}, unless the
+// answer was cut at its length.
+type ToolDelta struct {
+	Index     int
+	ID        string
+	Name      string
+	Arguments string
 }
 
 // Counter counts prompts before a call is admitted. It stops soon after limit tokens,
@@ -42,8 +57,9 @@ type Provider interface {
 	Capabilities(model string) wire.Capabilities
 	// Generate computes one answer and hands each piece to yield, in order and from
 	// the calling goroutine. It returns nil after an event with Finish. An error of
-	// yield stops it and is returned as it is; so is the cause of ctx. Everything
-	// else is a [*Failure]. When it returns, nothing is computed any more.
+	// yield stops it and is returned as it is; so is the cause of ctx. A caller's
+	// fault that only the provider sees is [*Rejected]. Everything else is a
+	// [*Failure]. When it returns, nothing is computed any more.
 	Generate(ctx context.Context, call *Call, yield func(Event) error) error
 }
 
@@ -63,6 +79,7 @@ type Class string
 // The classes of failure.
 const (
 	Failed      Class = "failed"      // an error, or an answer that is none
+	Denied      Class = "denied"      // our key, our credit there or the model's name is not good
 	Unreachable Class = "unreachable" // no connection
 	Timeout     Class = "timeout"
 	Overloaded  Class = "overloaded" // a provider that refuses for its load
@@ -74,9 +91,26 @@ const (
 type Failure struct {
 	Class Class
 	Err   error
+	// Retryable says that the same call may do better at the same target, as long as
+	// nothing of its answer was seen.
+	Retryable bool
+	// RetryAfter is how long the provider asks to be left alone, 0 when it does not say.
+	RetryAfter time.Duration
 }
 
 func (f *Failure) Error() string { return fmt.Sprintf("upstream %s: %v", f.Class, f.Err) }
 
 // Unwrap returns the provider's error.
 func (f *Failure) Unwrap() error { return f.Err }
+
+// Rejected is a request that a provider refuses for a fault of the caller, told in our
+// words. It comes before the first event. errors.As finds the answer in it.
+type Rejected struct {
+	Answer *wire.Error
+	Err    error // the provider's words, for the log
+}
+
+func (r *Rejected) Error() string { return fmt.Sprintf("upstream rejects the request: %v", r.Err) }
+
+// Unwrap returns the answer and the provider's error.
+func (r *Rejected) Unwrap() []error { return []error{r.Answer, r.Err} }

@@ -1,0 +1,31 @@
+package upstream
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/parley-ai/parley/internal/wire"
+)
+
+// ErrNotJSON means an answer that does not have the form that was asked for.
+var ErrNotJSON = errors.New("the answer is not the JSON that was asked for")
+
+// CheckJSON fails with [ErrNotJSON] when text is not of the form that a request asks
+// for: an object with json_object, any value with json_schema. It does not hold the
+// value to its schema.
+func CheckJSON(format wire.FormatKind, text string) error {
+	switch format {
+	case wire.FormatJSONObject:
+		if !strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") {
+			return ErrNotJSON
+		}
+	case wire.FormatJSONSchema:
+	default:
+		return nil
+	}
+	if !json.Valid([]byte(text)) {
+		return ErrNotJSON
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parley-ai/parley/internal/upstream"
+	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
+)
+
+func TestCheckAddress(t *testing.T) {
+	t.Parallel()
+	const never, private, public = 0, 1, 2
+	tests := map[string]int{
+		"169.254.169.254:80": never, "169.254.0.1:80": never, "[fe80::1]:80": never, "[fe80::1%eth0]:80": never,
+		"[::ffff:169.254.169.254]:80": never, "[64:ff9b::a9fe:a9fe]:80": never, "[2002:a9fe:a9fe::1]:80": never,
+		"[fd00:ec2::254]:80": never, "100.100.100.200:80": never,
+		"0.0.0.0:80": never, "0.1.2.3:80": never, "[::]:80": never, "224.0.0.1:80": never, "239.255.255.250:80": never,
+		"[ff02::1]:80": never, "255.255.255.255:80": never, "240.0.0.1:80": never, "nonsense": never, "localhost:80": never,
+		"127.0.0.1:80": private, "127.9.9.9:80": private, "[::1]:80": private, "10.0.0.1:80": private, "172.16.0.1:80": private,
+		"192.168.1.1:80": private, "[fd12::1]:80": private, "100.64.0.1:80": private, "198.18.0.1:80": private, "192.0.0.1:80": private,
+		"[::ffff:127.0.0.1]:80": private, "[64:ff9b::7f00:1]:80": private, "[fec0::1]:80": private,
+		"8.8.8.8:443": public, "[2606:4700::1111]:443": public, "[64:ff9b::808:808]:443": public, "172.32.0.1:80": public, "100.128.0.1:80": public,
+	}
+	for address, kind := range tests {
+		if err := checkAddress(address, false); (err == nil) != (kind >= private) || err != nil && !errors.Is(err, ErrAddress) {
+			t.Errorf("checkAddress(%s) = %v", address, err)
+		}
+		if err := checkAddress(address, true); (err == nil) != (kind >= public) {
+			t.Errorf("checkAddress(%s, public) = %v", address, err)
+		}
+	}
+}
+
+// The address counts, not the name: it is checked when the connection is made.
+func TestGenerate_AddressRefused(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"http://169.254.169.254/v1", "http://[::ffff:169.254.169.254]/v1", "http://0.0.0.0:1/v1"} {
+		p, err := New(Options{BaseURL: url, Counter: bytesCounter{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = generate(t.Context(), p, newCall(t, ""))
+		if class(err) != "unreachable" {
+			t.Errorf("Generate at %s = %v, want unreachable and no retry", url, err)
+		}
+	}
+	p, err := New(Options{BaseURL: "https://localhost:1/v1", Counter: bytesCounter{}, PublicOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := generate(t.Context(), p, newCall(t, "")); class(err) != "unreachable" {
+		t.Errorf("Generate at localhost = %v, want unreachable", err)
+	}
+}
+
+func TestGenerate_Unreachable(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "http://" + l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(Options{BaseURL: url, Counter: bytesCounter{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := generate(t.Context(), p, newCall(t, "")); class(err) != "unreachable retryable" {
+		t.Errorf("Generate = %v, want unreachable retryable", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("gone")
+	cancel(gone)
+	if _, err := generate(ctx, p, newCall(t, "")); !errors.Is(err, gone) || !errors.Is(err, upstream.ErrNotStarted) {
+		t.Errorf("Generate after cancel = %v, want its cause and ErrNotStarted", err)
+	}
+}
+
+func TestNew_Errors(t *testing.T) {
+	t.Parallel()
+	tests := map[string]Options{
+		"no URL": {}, "bad URL": {BaseURL: "http://user:hidden@[::1"}, "scheme": {BaseURL: "ftp://h/v1"}, "no host": {BaseURL: "http:///v1"},
+		"user": {BaseURL: "http://u:hidden@h/v1"}, "query": {BaseURL: "http://h/v1?key=hidden"}, "fragment": {BaseURL: "http://h/v1#a"},
+		"plain to public": {BaseURL: "http://h/v1", PublicOnly: true}, "key": {BaseURL: "http://h/v1", APIKey: "hidden\r\nX: y"},
+	}
+	for name, o := range tests {
+		o.Counter = bytesCounter{}
+		if _, err := New(o); !errors.Is(err, ErrOptions) || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("New with %s = %v, want ErrOptions without secrets", name, err)
+		}
+	}
+	if _, err := New(Options{BaseURL: "http://h/v1"}); !errors.Is(err, ErrOptions) {
+		t.Errorf("New without a counter = %v, want ErrOptions", err)
+	}
+	for _, url := range []string{"http://h/v1", "http://h/v1/"} {
+		p, err := New(Options{BaseURL: url, Counter: bytesCounter{}})
+		if err != nil || p.url != "http://h/v1/chat/completions" {
+			t.Errorf("New(%q) = %v, url %q", url, err, p.url)
+		}
+	}
+}
+
+// TestGenerate_Bombs checks that what a provider sends without end costs neither
+// memory nor time.
+func TestGenerate_Bombs(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	long := strings.Repeat("x", 64<<10)
+	tests := map[string]func(*upstreamtest.Exchange){
+		"headers": func(e *upstreamtest.Exchange) {
+			e.Raw("HTTP/1.1 200 OK\r\n")
+			for e.Raw("X-A: " + long + "\r\n") {
+			}
+		},
+		"one header": func(e *upstreamtest.Exchange) {
+			e.Raw("HTTP/1.1 200 OK\r\nX-A: ")
+			for e.Raw(long) {
+			}
+		},
+		"early hints": func(e *upstreamtest.Exchange) {
+			for e.Raw("HTTP/1.1 103 Early Hints\r\nLink: " + long[:1000] + "\r\n\r\n") {
+			}
+		},
+		"status line": func(e *upstreamtest.Exchange) {
+			for e.Raw(long) {
+			}
+		},
+		"error body": func(e *upstreamtest.Exchange) {
+			e.Raw("HTTP/1.1 500 No\r\nContent-Type: application/json\r\n\r\n")
+			for e.Raw(long) {
+			}
+		},
+		"line": func(e *upstreamtest.Exchange) {
+			e.Stream()
+			for e.Bytes("data: " + long) {
+			}
+		},
+		"event": func(e *upstreamtest.Exchange) {
+			e.Stream()
+			for e.Bytes("data: " + long + "\n") {
+			}
+		},
+		"trailers": func(e *upstreamtest.Exchange) {
+			e.Stream()
+			e.Event(text("Hi"))
+			e.Event(finish("stop"))
+			e.Bytes("data: [DONE]\n\n")
+			e.Raw("0\r\n")
+			for e.Raw("X-A: " + long + "\r\n") {
+			}
+		},
+		"after the end": func(e *upstreamtest.Exchange) {
+			e.Stream()
+			e.Event(text("Hi"))
+			e.Event(finish("stop"))
+			for e.Bytes("data: [DONE]\n\n" + long) {
+			}
+		},
+	}
+	for name, script := range tests {
+		_, err := generate(t.Context(), newProvider(t, upstreamtest.NewHTTP(t, script), nil), newCall(t, ""))
+		if ends := name == "trailers" || name == "after the end"; (err == nil) != ends || err != nil && !strings.HasPrefix(class(err), "failed") {
+			t.Errorf("Generate with endless %s = %v", name, err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 160<<20 {
+		// Most of it is the bombs themselves, which are made here.
+		t.Errorf("%d MiB allocated in all", used>>20)
+	}
+}
+
+func TestRequest(t *testing.T) {
+	t.Parallel()
+	s := upstreamtest.NewHTTP(t, events(text("Hi"), finish("stop")))
+	p := newProvider(t, s, nil)
+	if _, err := generate(t.Context(), p, newCall(t, "")); err != nil {
+		t.Fatal(err)
+	}
+	r := s.Exchanges()[0].Request
+	want := http.Header{
+		"Accept": {"text/event-stream"}, "Accept-Encoding": {"identity"}, "Authorization": {"Bearer " + secret},
+		"Content-Length": r.Header["Content-Length"], "Content-Type": {"application/json"}, "User-Agent": {"parley"},
+	}
+	if diff := cmp.Diff(want, r.Header); diff != "" || r.Method != http.MethodPost || r.URL.Path != "/v1/chat/completions" {
+		t.Errorf("%s %s, header (-want +got):\n%s", r.Method, r.URL, diff)
+	}
+	keyless := newProvider(t, s, func(o *Options) { o.APIKey = "" })
+	if _, err := generate(t.Context(), keyless, newCall(t, "")); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.Exchanges()[1].Request; r.Header["Authorization"] != nil {
+		t.Errorf("Authorization %q without a key", r.Header["Authorization"])
+	}
+}
