@@ -25,6 +25,7 @@ import (
 	"github.com/parley-ai/parley/internal/api"
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/routing"
 	"github.com/parley-ai/parley/internal/upstream"
 )
@@ -66,6 +67,7 @@ type App struct {
 	listener net.Listener
 	operator net.Listener
 	calls    calls
+	limiter  *ratelimit.Limiter
 	state    atomic.Int32
 	cut      chan struct{} // one token: a second signal
 	first    *firstStart   // nil on a later start
@@ -157,7 +159,7 @@ func (a *App) openBooks(ctx context.Context) (err error) {
 		a.screen.note("recovered %s of the last run: %d settled, %d voided", plural(n.Settled+n.Voided, "call"), n.Settled, n.Voided)
 	}
 	a.strandedPlans()
-	return nil
+	return a.openLimits(ctx)
 }
 
 // strandedPlans tells of accounts whose plan the configuration has lost: they can use
@@ -183,9 +185,10 @@ func (a *App) door(providers map[string]upstream.Provider) (http.Handler, error)
 		}
 	}
 	return api.New(api.Config{
-		Chat:    &chat.Service{Catalog: a.rooms.catalog, Ledger: a.rooms.ledger, Router: router, Describe: api.Describe},
+		Chat:    &chat.Service{Catalog: a.rooms.catalog, Ledger: a.rooms.ledger, Limiter: a.limiter, Router: router, Describe: api.Describe},
 		Keys:    a.rooms.keys,
 		Catalog: a.rooms.catalog,
+		Limiter: a.limiter,
 		Ready:   a.ready,
 		Draining: func() bool {
 			return a.state.Load() >= draining
