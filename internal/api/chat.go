@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/sse"
+	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/wire"
 )
 
@@ -44,8 +45,10 @@ func (s *server) chatCompletions(x *exchange, _ string) error {
 // whole collects an answer and sends it when it is complete and charged.
 type whole struct {
 	*exchange
-	head wire.Head
-	text []byte
+	head      wire.Head
+	text      []byte
+	reasoning []byte
+	calls     []wire.ToolCall
 }
 
 func (w *whole) Start(h wire.Head) error {
@@ -61,8 +64,23 @@ func (w *whole) Text(s string) error {
 	return nil
 }
 
+func (w *whole) Reasoning(s string) error {
+	w.reasoning = append(w.reasoning, s...)
+	return nil
+}
+
+func (w *whole) Tool(d *upstream.ToolDelta) error {
+	if d.Index == len(w.calls) {
+		w.calls = append(w.calls, wire.ToolCall{ID: d.ID, Name: d.Name})
+	}
+	w.calls[d.Index].Arguments += d.Arguments
+	return nil
+}
+
 func (w *whole) Finish(reason wire.FinishReason, u wire.Usage) error {
-	c := wire.Completion{Head: w.head, Usage: u, Choices: []wire.Choice{{Content: string(w.text), Finish: reason}}}
+	c := wire.Completion{Head: w.head, Usage: u, Choices: []wire.Choice{{
+		Content: string(w.text), Reasoning: string(w.reasoning), ToolCalls: w.calls, Finish: reason,
+	}}}
 	return w.json(http.StatusOK, c.AppendJSON(nil))
 }
 
@@ -106,6 +124,33 @@ func (s *stream) text(text string) error {
 		var head string
 		head, text = wire.SplitDelta(text)
 		if err := s.send(s.enc.AppendContent(s.buf[:0], 0, head)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Reasoning is sent beside the answer, as the field's name for it has become.
+func (s *stream) Reasoning(text string) error {
+	for text != "" {
+		var head string
+		head, text = wire.SplitDelta(text)
+		if err := s.send(s.enc.AppendReasoning(s.buf[:0], 0, head)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Tool sends id and name of a call once, and then its arguments as they come.
+func (s *stream) Tool(d *upstream.ToolDelta) error {
+	if d.ID != "" {
+		return s.send(s.enc.AppendToolCall(s.buf[:0], 0, d.Index, d.ID, d.Name, false))
+	}
+	for rest := d.Arguments; rest != ""; {
+		var head string
+		head, rest = wire.SplitDelta(rest)
+		if err := s.send(s.enc.AppendToolArguments(s.buf[:0], 0, d.Index, head)); err != nil {
 			return err
 		}
 	}

@@ -28,6 +28,10 @@ type Emitter interface {
 	Alive() error
 	// Text is a piece of the answer, never empty.
 	Text(s string) error
+	// Reasoning is a piece of how the model came to its answer, never empty.
+	Reasoning(s string) error
+	// Tool is a piece of a tool call.
+	Tool(d *upstream.ToolDelta) error
 	// Finish ends the answer. What it covers is charged and durable by then.
 	Finish(reason wire.FinishReason, u wire.Usage) error
 }

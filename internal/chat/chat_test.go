@@ -220,6 +220,12 @@ func (r *recorder) Alive() error { return r.note("alive") }
 
 func (r *recorder) Text(s string) error { return r.note(s) }
 
+func (r *recorder) Reasoning(s string) error { return r.note("(" + s + ")") }
+
+func (r *recorder) Tool(d *upstream.ToolDelta) error {
+	return r.note(fmt.Sprintf("[%d %s %s %s]", d.Index, d.ID, d.Name, d.Arguments))
+}
+
 func (r *recorder) Finish(reason wire.FinishReason, u wire.Usage) error {
 	return r.note(fmt.Sprintf("%s %d+%d", reason, u.PromptTokens, u.CompletionTokens))
 }

@@ -80,8 +80,8 @@ var endings = []struct {
 	}, {
 		name:   "usage of zero is zero",
 		script: script(upstreamtest.Text("a"), upstreamtest.FinishUsage(wire.FinishStop, wire.Usage{})),
-		whole:  want{"start,a,stop 10+0", nil, "settled stop 200 - 10+0 provider 100"},
-		stream: want{"start,a,stop 10+0", nil, "settled stop 200 - 10+0 provider 100"},
+		whole:  want{"start,a,stop 0+0", nil, "settled stop 200 - 0+0 provider 0"},
+		stream: want{"start,a,stop 0+0", nil, "settled stop 200 - 0+0 provider 0"},
 	}, {
 		name:   "usage that cannot be",
 		script: script(upstreamtest.Text("a"), upstreamtest.FinishUsage(wire.FinishStop, wire.Usage{CompletionTokens: -1})),

@@ -68,6 +68,7 @@ func (r *run) bound() (prompt, output, least int, err error) {
 	if err != nil {
 		return 0, 0, 0, fmt.Errorf("count prompt: %w", err)
 	}
+	r.exact = exact
 	room := m.ContextWindow - prompt
 	if !exact {
 		// An estimate must not refuse or cut what fits: the provider knows.

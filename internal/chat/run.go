@@ -1,9 +1,7 @@
 package chat
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -23,6 +21,7 @@ type run struct {
 	model   *catalog.Model
 	ticket  *ratelimit.Ticket // nil once it was given back
 	hold    *ledger.Hold
+	exact   bool // the prompt was counted, not estimated
 	emit    Emitter
 	cancel  context.CancelCauseFunc // of the call's context
 	pulse   pulse
@@ -31,14 +30,12 @@ type run struct {
 	last    upstream.Event // the newest event
 	text    []byte         // of the answer so far, where its form was promised
 	first   time.Duration  // from receipt to the first event
+	called  bool           // the answer has tool calls
 	started bool           // the emitter has had its Start
 	route   upstream.Route
 }
 
-var (
-	errNoFinish = errors.New("the answer has no end")
-	errNotJSON  = errors.New("the answer is not the JSON that was asked for")
-)
+var errNoFinish = errors.New("the answer has no end")
 
 // emitError marks an error of the emitter: the caller is gone.
 type emitError struct{ err error }
@@ -71,7 +68,7 @@ func (r *run) do(ctx context.Context) (Summary, error) {
 	case err == nil && r.last.Finish == "":
 		return r.broken(&upstream.Failure{Class: upstream.Failed, Err: errNoFinish})
 	case err == nil && !r.formed():
-		return r.broken(&upstream.Failure{Class: upstream.Failed, Err: errNotJSON})
+		return r.broken(&upstream.Failure{Class: upstream.Failed, Err: upstream.ErrNotJSON})
 	case err == nil:
 		return r.finish()
 	case errors.Is(err, upstream.ErrNotStarted) && left:
@@ -103,13 +100,10 @@ func (r *run) promised() bool {
 }
 
 // formed says whether a complete answer has the form that was promised. Providers are
-// asked to write JSON; that they did is known only here.
+// asked to write JSON; that they did is known only here. A tool call is an answer of
+// its own form.
 func (r *run) formed() bool {
-	if !r.promised() {
-		return true
-	}
-	object := bytes.HasPrefix(bytes.TrimLeft(r.text, " \t\r\n"), []byte("{"))
-	return json.Valid(r.text) && (object || r.call.Request.ResponseFormat.Kind != wire.FormatJSONObject)
+	return !r.promised() || r.called || upstream.CheckJSON(r.call.Request.ResponseFormat.Kind, string(r.text)) == nil
 }
 
 // shown says whether bytes of the answer may have been released before its end.
@@ -126,19 +120,38 @@ func (r *run) event(e upstream.Event) error {
 	r.last = e
 	// Noted before it is released: a kill between the two charges at most this event.
 	r.hold.Delivered(e.Completion)
-	if e.Text == "" {
+	if e.Text == "" && e.Reasoning == "" && e.Tool == nil {
 		return nil
 	}
+	r.called = r.called || e.Tool != nil
 	if r.promised() {
 		r.text = append(r.text, e.Text...)
 	}
 	if err := r.start(); err != nil {
 		return err
 	}
-	if err := r.emit.Text(e.Text); err != nil {
+	if err := r.release(&e); err != nil {
 		return emitError{err}
 	}
 	r.busy()
+	return nil
+}
+
+// release hands the parts of an event to the emitter.
+func (r *run) release(e *upstream.Event) error {
+	if e.Reasoning != "" {
+		if err := r.emit.Reasoning(e.Reasoning); err != nil {
+			return err
+		}
+	}
+	if e.Text != "" {
+		if err := r.emit.Text(e.Text); err != nil {
+			return err
+		}
+	}
+	if e.Tool != nil {
+		return r.emit.Tool(e.Tool)
+	}
 	return nil
 }
 
@@ -237,11 +250,14 @@ func ending(err error, ours ledger.Ending) ledger.Ending {
 // outcome is what is known of the call now. err is what ended it.
 func (r *run) outcome(err error) ledger.Outcome {
 	o := ledger.Outcome{
-		CompletionTokens: r.last.Completion, Status: 200, UsageSource: ledger.UsageCounted,
+		PromptTokens: r.hold.PromptTokens(), CompletionTokens: r.last.Completion, Status: 200, UsageSource: ledger.UsageCounted,
 		Target: r.route.Target, Attempts: r.route.Attempts, FirstToken: r.first,
 	}
+	if !r.exact {
+		o.UsageSource = ledger.UsageEstimated
+	}
 	if u := r.last.Usage; u != nil && r.plausible(u) {
-		o.CompletionTokens, o.CachedTokens, o.UsageSource = u.CompletionTokens, u.CachedTokens, ledger.UsageProvider
+		o.PromptTokens, o.CachedTokens, o.CompletionTokens, o.UsageSource = u.PromptTokens, u.CachedTokens, u.CompletionTokens, ledger.UsageProvider
 	}
 	if err != nil {
 		status, code := r.service.Describe(err)
@@ -255,7 +271,8 @@ func (r *run) outcome(err error) ledger.Outcome {
 // plausible says whether a provider's count can be true. One that cannot be is not
 // charged: no price can be put on it, and its hold would stay for ever.
 func (r *run) plausible(u *wire.Usage) bool {
-	return u.CompletionTokens >= 0 && u.CompletionTokens <= r.model.ContextWindow && u.CachedTokens >= 0 && u.CachedTokens <= r.hold.PromptTokens()
+	within := func(n, most int) bool { return n >= 0 && n <= most }
+	return within(u.PromptTokens, r.model.ContextWindow) && within(u.CompletionTokens, r.model.ContextWindow) && within(u.CachedTokens, u.PromptTokens)
 }
 
 func (r *run) summary(rec ledger.Receipt) Summary {

@@ -28,6 +28,7 @@ type Call struct {
 
 // Outcome is how a call ended. Tokens that were not computed are not counted.
 type Outcome struct {
+	PromptTokens     int // as the provider counted them, or as they were reserved
 	CachedTokens     int
 	CompletionTokens int
 	Status           int // of the HTTP answer
@@ -133,9 +134,9 @@ func (h *Hold) Settle(o Outcome) (Receipt, error) {
 // Void ends the call without a charge: no answer was computed for it. The credit is
 // free at once; the receipt follows. It fails with [ErrResolved].
 func (h *Hold) Void(o Outcome) error {
-	o.CachedTokens, o.CompletionTokens, o.UsageSource = 0, 0, UsageNone
+	o.PromptTokens, o.CachedTokens, o.CompletionTokens, o.UsageSource = 0, 0, 0, UsageNone
 	r := h.finish(o)
-	r.State, r.PromptTokens = Voided, 0
+	r.State = Voided
 	_, err := h.resolve(&r, r.Hold)
 	return err
 }
@@ -143,7 +144,7 @@ func (h *Hold) Void(o Outcome) error {
 // finish fills a receipt with the outcome.
 func (h *Hold) finish(o Outcome) Receipt {
 	r := h.receipt
-	r.CachedTokens, r.CompletionTokens = o.CachedTokens, o.CompletionTokens
+	r.PromptTokens, r.CachedTokens, r.CompletionTokens = o.PromptTokens, o.CachedTokens, o.CompletionTokens
 	r.Status, r.ErrorCode, r.Ending, r.UsageSource = o.Status, o.ErrorCode, o.Ending, o.UsageSource
 	r.Target, r.Attempts = o.Target, o.Attempts
 	r.FirstToken, r.Total = o.FirstToken, time.Since(r.CreatedAt)

@@ -84,7 +84,7 @@ func (b *books) call(account string, stream bool, output int) ledger.Call {
 }
 
 func done(n int) ledger.Outcome {
-	return ledger.Outcome{CompletionTokens: n, Status: 200, Ending: ledger.EndStop, UsageSource: ledger.UsageCounted, Target: "local/m", Attempts: 1}
+	return ledger.Outcome{PromptTokens: 10, CompletionTokens: n, Status: 200, Ending: ledger.EndStop, UsageSource: ledger.UsageCounted, Target: "local/m", Attempts: 1}
 }
 
 func (b *books) verify(t testing.TB) {

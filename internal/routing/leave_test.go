@@ -8,6 +8,7 @@ import (
 	"github.com/parley-ai/parley/internal/routing"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
+	"github.com/parley-ai/parley/internal/wire"
 )
 
 // A provider may wrap the end of the context in a failure of its own. The call is not
@@ -21,7 +22,7 @@ func TestGenerate_FailureOnLeaving(t *testing.T) {
 		"b": second,
 	})
 	m := &catalog.Model{ID: "m", Targets: []catalog.Target{{Upstream: "a", Model: "x"}, {Upstream: "b", Model: "y"}}}
-	route, err := r.Generate(ctx, m, &upstream.Call{Request: plain}, func(upstream.Event) error { return nil })
+	route, err := r.Generate(ctx, m, &upstream.Call{Request: new(wire.ChatRequest)}, func(upstream.Event) error { return nil })
 	if err == nil || route != (upstream.Route{Target: "a/x", Attempts: 1}) || len(second.Calls()) != 0 {
 		t.Errorf("Generate = %+v, %v, want the failure of the first; the second had %d calls", route, err, len(second.Calls()))
 	}
