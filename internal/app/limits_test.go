@@ -57,7 +57,7 @@ func TestLimits_SurviveARestart(t *testing.T) {
 // abandon leaves a stream on the data directory as a killed process does.
 func abandon(t *testing.T, o Options, accountID, keyID string) {
 	t.Helper()
-	r, err := openRooms(t.Context(), o.Config, o.Config.Data)
+	r, err := openRooms(t.Context(), o.Config, o.Config.Data, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
