@@ -13,9 +13,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -154,7 +156,22 @@ func (a *App) openBooks(ctx context.Context) (err error) {
 	if n := r.recovery; n.Settled+n.Voided > 0 {
 		a.screen.note("recovered %s of the last run: %d settled, %d voided", plural(n.Settled+n.Voided, "call"), n.Settled, n.Voided)
 	}
+	a.strandedPlans()
 	return nil
+}
+
+// strandedPlans tells of accounts whose plan the configuration has lost: they can use
+// nothing, which looks like a fault of theirs.
+func (a *App) strandedPlans() {
+	lost := make(map[string]int)
+	for _, who := range a.rooms.accounts.All() {
+		if _, ok := a.rooms.accounts.Plan(who.Plan); !ok {
+			lost[who.Plan]++
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(lost)) {
+		a.screen.note("plans    %s on plan %s, which the configuration does not have: no model for them", plural(lost[id], "account"), id)
+	}
 }
 
 // door wires the line and returns its public handler.

@@ -435,6 +435,29 @@ func TestFirstStart_Unfinished(t *testing.T) {
 	}
 }
 
+func TestOpen_TellsOfLostPlans(t *testing.T) {
+	t.Parallel()
+	o, _, errs := options(t, t.TempDir(), &provider{})
+	off, err := OpenOffline(t.Context(), o.Config, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = off.Client().CreateAccount(t.Context(), admin.NewAccount{Name: "Lab", Plan: "free"})
+	if err := errors.Join(err, off.Close()); err != nil {
+		t.Fatal(err)
+	}
+	o.Config.Plans = o.Config.Plans[1:]
+	for i := range o.Config.Models {
+		o.Config.Models[i].Plans = []string{"pro"}
+	}
+	a, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	errs.await(t, "plans    1 account on plan free, which the configuration does not have")
+}
+
 func TestOffline_RefusesAnEmptyDirectory(t *testing.T) {
 	t.Parallel()
 	o, _, _ := options(t, filepath.Join(t.TempDir(), "typo"), nil)

@@ -110,7 +110,8 @@ type Model struct {
 	Targets []Target
 }
 
-// Target is a model at an upstream.
+// Target is a model at an upstream. An upstream of kind local has one model: there
+// Model is the name that receipts show.
 type Target struct {
 	Upstream string
 	Model    string
