@@ -9,7 +9,7 @@ trap 'echo "0 passed, 1 failed"' ERR
 make --no-print-directory setup build
 go vet ./...
 mkdir -p .cache/bin
-go build -C tools -o ../.cache/bin/testcount ./testcount
+go build -C tools -buildvcs=false -o ../.cache/bin/testcount ./testcount
 
 race="CGO_ENABLED=1 -race"
 command -v gcc >/dev/null || race=""
