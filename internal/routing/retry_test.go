@@ -148,6 +148,19 @@ func TestGenerate_LeavesWhileWaiting(t *testing.T) {
 	})
 }
 
+// A provider that fails because its caller left is not followed by another.
+func TestGenerate_LeavesDuringAttempt(t *testing.T) {
+	t.Parallel()
+	a, b := &provider{errs: []error{retry}}, &provider{}
+	r := routing.New(map[string]upstream.Provider{"a": a, "b": b})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errGone)
+	m := &catalog.Model{Targets: []catalog.Target{{Upstream: "a"}, {Upstream: "b"}}}
+	if _, err := r.Generate(ctx, m, &upstream.Call{Request: &wire.ChatRequest{}}, nil); !errors.Is(err, retry) || len(b.calls) > 0 {
+		t.Errorf("Generate = %v, calls of the second target %v", err, b.calls)
+	}
+}
+
 // A second target must be able to do what the first one promised.
 func TestGenerate_Capabilities(t *testing.T) {
 	t.Parallel()
@@ -157,25 +170,5 @@ func TestGenerate_Capabilities(t *testing.T) {
 	route, err := r.Generate(t.Context(), m, &upstream.Call{Request: &wire.ChatRequest{Tools: []wire.Tool{{Name: "f"}}}}, func(upstream.Event) error { return nil })
 	if err != nil || route != (upstream.Route{Target: "c/x", Attempts: 2}) || len(m.Targets) != 3 || m.Targets[1].Upstream != "b" {
 		t.Errorf("Generate = %+v, %v; targets %v", route, err, m.Targets)
-	}
-}
-
-func TestRouter_First(t *testing.T) {
-	t.Parallel()
-	a := &provider{errs: make([]error, 7), can: wire.Capabilities{Tools: true}}
-	r := routing.New(map[string]upstream.Provider{"a": a})
-	m := &catalog.Model{Targets: []catalog.Target{{Upstream: "a"}}}
-	if n, exact, err := r.CountPrompt(m, nil, 0); n != 7 || !exact || err != nil {
-		t.Errorf("CountPrompt = %d, %v, %v", n, exact, err)
-	}
-	if !r.Capabilities(m).Tools {
-		t.Error("Capabilities are not the first target's")
-	}
-	if err := r.Check(m); err != nil {
-		t.Errorf("Check = %v", err)
-	}
-	m.Targets = append(m.Targets, catalog.Target{Upstream: "b"})
-	if err := r.Check(m); !errors.Is(err, routing.ErrUpstream) {
-		t.Errorf("Check = %v, want ErrUpstream", err)
 	}
 }

@@ -65,8 +65,8 @@ func (r *Router) Capabilities(m *catalog.Model) wire.Capabilities {
 // Generate computes the answer at the first target that begins one. A target that
 // fails before its first event is passed over; when all have failed, those that may do
 // better are tried again, as often as their upstreams allow, after a short wait. After
-// the first event a failure is the call's, and so is [*upstream.Rejected] at any time.
-// Targets that cannot do what the request asks for are left out, but for the first. A
+// the first event, or when ctx has ended, a failure is the call's, and so is
+// [*upstream.Rejected] at any time. Targets that cannot do what the request asks for are left out, but for the first. A
 // call that ends while it waits between two attempts ends with
 // [upstream.ErrNotStarted].
 func (r *Router) Generate(ctx context.Context, m *catalog.Model, call *upstream.Call, yield func(upstream.Event) error) (upstream.Route, error) {
@@ -120,7 +120,7 @@ func (r *Router) Generate(ctx context.Context, m *catalog.Model, call *upstream.
 func (r *Router) able(m *catalog.Model, req *wire.ChatRequest) []catalog.Target {
 	targets := m.Targets[:1:1]
 	for _, t := range m.Targets[1:] {
-		if wire.Supports(req, r.providers[t.Upstream].Capabilities(t.Model)) == nil {
+		if req == nil || wire.Supports(req, r.providers[t.Upstream].Capabilities(t.Model)) == nil {
 			targets = append(targets, t)
 		}
 	}

@@ -29,8 +29,10 @@ func untilStop(text string, stops []string) (string, bool) {
 func TestStopFilter_Twin(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		piece := rapid.StringOfN(rapid.SampledFrom([]rune("abä€")), 0, 6, -1)
-		stops := rapid.SliceOfN(rapid.StringOfN(rapid.SampledFrom([]rune("abä€")), 1, 5, -1), 0, 4).Draw(t, "stops")
+		// Few letters make many near misses.
+		letter := rapid.SampledFrom([]rune(rapid.SampledFrom([]string{"ab", "ab€"}).Draw(t, "letters")))
+		piece := rapid.StringOfN(letter, 0, 30, -1)
+		stops := rapid.SliceOfN(rapid.StringOfN(letter, 1, 9, -1), 0, 3).Draw(t, "stops")
 		pieces := rapid.SliceOfN(piece, 0, 12).Draw(t, "pieces")
 		f := upstream.NewStopFilter(stops)
 		longest := 0
@@ -74,6 +76,8 @@ func TestStopFilter(t *testing.T) {
 		{"across pieces", "xE|N|Dy", "END", "x|||"},
 		{"false start", "xE|Nx", "END", "x|ENx|"},
 		{"held to the end", "xEN", "END", "x|EN"},
+		{"fall back", "aababx", "aabx", "aababx|"},
+		{"fall back and match", "aabaabx", "aabx", "aab|"},
 		{"overlap", "aab", "ab", "a|"},
 		{"first complete", "abcd", "abcd|bc", "a|"},
 		{"longest of those", "xabc", "bc|abc", "x|"},

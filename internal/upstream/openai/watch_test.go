@@ -96,6 +96,24 @@ func TestGenerate_Timeouts(t *testing.T) {
 	}
 }
 
+// An answer that is complete waits for its usage, but not as long as for a token.
+func TestGenerate_UsageWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipe(t, func(e *upstreamtest.Exchange) {
+			e.Stream()
+			e.Event(text("a"))
+			e.Event(finish("stop"))
+			<-e.Gone()
+		})
+		p.options.Timeouts.Idle = time.Minute
+		start := time.Now()
+		if _, err := generate(t.Context(), p, newCall(t, "")); err != nil || time.Since(start) != usageWait {
+			t.Errorf("Generate = %v after %v, want nil after %v", err, time.Since(start), usageWait)
+		}
+	})
+}
+
 // A caller that is slow to take its events costs the provider no time.
 func TestGenerate_SlowCaller(t *testing.T) {
 	t.Parallel()
