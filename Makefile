@@ -54,6 +54,10 @@ lint: $(LINT) ## Vet, modernise, check the format and run the linters
 fmt: $(LINT) ## Format every Go file (gofumpt, gci)
 	$(LINT) fmt
 
+.PHONY: bench
+bench: build ## Measure charges a second and the line beside other proxies (ARGS="-out FILE")
+	@tools/bench.sh $(ARGS)
+
 .PHONY: bench-engine
 bench-engine: weights ## Measure the embedded engine on this machine
 	go run ./engine/internal/bench -weights $(WEIGHTS) $(ARGS)
