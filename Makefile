@@ -57,6 +57,10 @@ fmt: $(LINT) ## Format every Go file (gofumpt, gci)
 bench-engine: weights ## Measure the embedded engine on this machine
 	go run ./engine/internal/bench -weights $(WEIGHTS) $(ARGS)
 
+.PHONY: load
+load: build ## Call a server from many clients and check every answer and bill (ARGS="-clients 128")
+	go run -C tools ./loadgen -bin $(CURDIR)/bin/parley $(ARGS)
+
 .PHONY: weights
 weights: ## Fetch the model's weights where they are not there and right (SHA-256)
 	@tools/weights.sh
