@@ -15,10 +15,11 @@ import (
 	"strings"
 	"time"
 
+	"modernc.org/sqlite"
+
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/ledger"
-	"modernc.org/sqlite"
 )
 
 var (
