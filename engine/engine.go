@@ -55,7 +55,7 @@ type PanicError struct {
 func (e *PanicError) Error() string { return fmt.Sprintf("engine: panic in a step: %v", e.Value) }
 
 // version changes the fingerprint when a change here changes what a seed gives.
-const version = "1"
+const version = "2"
 
 // Options say how a model is run. The zero value is good for one model on a
 // machine that does other work too.
@@ -126,6 +126,7 @@ type Engine struct {
 	info     Info
 	tk       *tokenizer.Tokenizer
 	template *prompt.Template
+	kernel   *kernel.Table
 
 	// Owned by the loop.
 	model   *llama.Model
@@ -173,9 +174,22 @@ func Open(path string, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// load makes all that a file gives.
+// load makes all that a file gives, the text side beside the weights: it takes a
+// third as long as they do on one thread.
 func (e *Engine) load(f *gguf.File, p llama.Params) error {
-	o := &e.o
+	text := make(chan error, 1)
+	go func() { text <- e.loadText(f, p) }()
+	err := e.loadModel(f, p)
+	if bad := <-text; bad != nil {
+		if err == nil {
+			bad = errors.Join(bad, e.free())
+		}
+		return bad
+	}
+	return err
+}
+
+func (e *Engine) loadText(f *gguf.File, p llama.Params) error {
 	var err error
 	if e.tk, err = tokenizer.FromGGUF(f); err != nil {
 		return err
@@ -190,21 +204,26 @@ func (e *Engine) load(f *gguf.File, p llama.Params) error {
 	if e.template, err = prompt.New(source, e.tk); err != nil {
 		return fmt.Errorf("tokenizer.chat_template: %w", err)
 	}
-	k, err := kernel.Find(o.Kernel)
-	if err != nil {
+	return nil
+}
+
+func (e *Engine) loadModel(f *gguf.File, p llama.Params) error {
+	o := &e.o
+	var err error
+	if e.kernel, err = kernel.Find(o.Kernel); err != nil {
 		return err
 	}
 	if e.cache, err = kv.New(p.KVShape(), o.KVBytes, kv.Pages(o.Context)); err != nil {
 		return err
 	}
 	e.model, err = llama.Load(f, p, llama.Options{
-		Kernel: k, Cache: e.cache, Threads: o.Threads, Context: o.Context,
+		Kernel: e.kernel, Cache: e.cache, Threads: o.Threads, Context: o.Context,
 		Columns: o.MaxSequences + o.PrefillChunk, Logits: o.MaxSequences, Progress: o.Progress,
 	})
 	if err != nil {
 		return errors.Join(err, e.cache.Close())
 	}
-	e.info.Kernel = k.Name
+	e.info.Kernel = e.kernel.Name
 	e.stats.PagesTotal = e.cache.Total()
 	return nil
 }

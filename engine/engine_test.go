@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,12 +54,6 @@ func small() engine.Options {
 	return engine.Options{Threads: 1, KVBytes: 4 << 20}
 }
 
-// slow is a level at which the longest request takes about a second: who holds a
-// place keeps it while a test arranges others.
-func slow() engine.Options {
-	return engine.Options{Threads: 1, Kernel: "scalar", KVBytes: 4 << 20}
-}
-
 func prompt(n, from int) []int32 {
 	out := make([]int32, n)
 	for i := range out {
@@ -88,15 +84,44 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// hold starts a request that takes long, and returns when it has its first token.
-// The function it returns ends it.
-func hold(t *testing.T, e *engine.Engine, owner string) (release func()) {
-	t.Helper()
-	next, stop := iter.Pull2(e.Generate(t.Context(), engine.Request{Owner: owner, Prompt: prompt(3, 0), MaxTokens: 2000}))
-	if _, err, ok := next(); err != nil || !ok {
-		t.Fatalf("first token: %v, %v", err, ok)
+// gate is a context at which the engine's loop stops once: Generate asks for Err
+// before it queues a request, and the loop after the request's first step.
+type gate struct {
+	context.Context
+	calls       atomic.Int32
+	there, open chan struct{}
+}
+
+func (g *gate) Err() error {
+	if g.calls.Add(1) == 2 {
+		close(g.there)
+		<-g.open
 	}
-	return stop
+	return g.Context.Err()
+}
+
+// hold starts a long request and stops the loop after its first step. resume lets
+// the loop go on, release ends the request too.
+func hold(t *testing.T, e *engine.Engine, owner string) (resume, release func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	g := &gate{Context: ctx, there: make(chan struct{}), open: make(chan struct{})}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		r := engine.Request{Owner: owner, Prompt: prompt(3, 0), MaxTokens: 2000}
+		if _, _, err := collect(e.Generate(g, r)); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("the request that holds a place: %v", err)
+		}
+	})
+	resume = sync.OnceFunc(func() { close(g.open) })
+	release = func() {
+		cancel()
+		resume()
+		wg.Wait()
+	}
+	t.Cleanup(release)
+	<-g.there
+	return resume, release
 }
 
 // Close ends running and waiting requests, and leaves no goroutine behind: the

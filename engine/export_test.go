@@ -4,7 +4,7 @@ import "context"
 
 // GenerateBroken runs a request whose step panics, and returns its error.
 func (e *Engine) GenerateBroken(ctx context.Context, r Request) error {
-	s := newSequence(ctx, r)
+	s := e.newSequence(ctx, r)
 	s.text = nil
 	if err := e.enqueue(s); err != nil {
 		return err

@@ -90,11 +90,11 @@ type sequence struct {
 	text      *sample.Text
 }
 
-func newSequence(ctx context.Context, r Request) *sequence {
+func (e *Engine) newSequence(ctx context.Context, r Request) *sequence {
 	r.Prompt, r.Stop = slices.Clone(r.Prompt), slices.Clone(r.Stop)
 	s := &sequence{Request: r, ctx: ctx, text: sample.NewText(r.Stop)}
 	if r.Temperature > 0 && r.TopP > 0 {
-		s.sampler = sample.New(sample.Options{Temperature: r.Temperature, TopP: r.TopP, Seed: r.Seed})
+		s.sampler = sample.New(e.kernel, sample.Options{Temperature: r.Temperature, TopP: r.TopP, Seed: r.Seed})
 	}
 	s.out.ready = make(chan struct{}, 1)
 	return s
@@ -163,7 +163,7 @@ func (e *Engine) generate(ctx context.Context, r Request, yield func(Token) bool
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotStarted, err)
 	}
-	s := newSequence(ctx, r)
+	s := e.newSequence(ctx, r)
 	if err := e.enqueue(s); err != nil {
 		return err
 	}

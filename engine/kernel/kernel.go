@@ -35,7 +35,10 @@
 // then lanes l and l+8 are added, l and l+4, l and l+2, l and l+1.
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // Sizes of the layouts above.
 const (
@@ -125,4 +128,18 @@ func (t *Table) Argmax(x []float32, scratch *int32) int32 {
 		return 0
 	}
 	return *scratch
+}
+
+// Residue takes from x, whose length is a multiple of 32, what column col of the
+// tile, quantised from it, holds of it. Like the kernels it gives the same bits on
+// every processor; it has no level because it runs once a sequence.
+func Residue(x []float32, tile *byte, cols, col int) {
+	for b := range len(x) / Cols {
+		xb := at(tile, b*XBlock*cols)
+		d := f32at(xb, 4*col)
+		q := (*[Cols]int8)(unsafe.Pointer(at(xb, 12*cols+Cols*col)))
+		for i, v := range q {
+			x[b*Cols+i] -= float32(d * float32(v))
+		}
+	}
 }

@@ -271,3 +271,28 @@ func BenchmarkX4(b *testing.B) {
 		}
 	}
 }
+
+// What Quantise rounds away and what the tile holds add up to the input, and a
+// second tile of it leaves a 127th.
+func TestResidue(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, _, k *Table) {
+		r := rand.New(rand.NewPCG(15, 16))
+		x := floats(r, 96, 1)
+		x[40] = 3000
+		tile := make([]byte, 3*4*XBlock)
+		for pass := range 2 {
+			top := make([]float32, 3)
+			for i, v := range x {
+				top[i/Cols] = max(top[i/Cols], v, -v)
+			}
+			k.Quantise(&x[0], len(x), &tile[0], 4, 2)
+			Residue(x, &tile[0], 4, 2)
+			for i, v := range x {
+				if max(v, -v) > top[i/Cols]/127*0.501 {
+					t.Fatalf("pass %d leaves %v of a block of at most %v", pass, v, top[i/Cols])
+				}
+			}
+		}
+	})
+}

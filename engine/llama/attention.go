@@ -12,18 +12,16 @@ func minusInf() float32 { return float32(math.Inf(-1)) }
 // whole pairs of pages.
 func (m *Model) stride() int { return m.context + 2*kernel.Page }
 
-// attention stores keys and values of all columns, then computes every column's
-// heads and leaves them as tiles.
-func (m *Model) attention(pages []byte, cols []Column) {
-	b, n := &m.b, len(cols)
-	m.pool.run(n, func(_, i int) { m.store(pages, cols[i], i) })
+// attention computes every column's heads, whose keys and values are stored, and
+// makes inputs of them.
+func (m *Model) attention(pages []byte, cols []Column, in inputs) {
+	b := &m.b
 	width := m.Heads / m.KVHeads * m.HeadDim // the query heads of a KV head
 	scratch := len(b.scratch) / m.pool.n
-	m.pool.run(n*m.KVHeads, func(worker, u int) {
+	m.pool.run(len(cols)*m.KVHeads, func(worker, u int) {
 		i, e := u/m.KVHeads, u%m.KVHeads
 		m.attend(pages, cols[i], i, e, b.scratch[worker*scratch:][:scratch])
-		tile, w, col := place(b.qx, m.Dim, n, i)
-		m.k.Quantise(&b.att[i*m.Dim+e*width], width, skip(tile, e*width, w), w, col)
+		in.quantise(m.k, i, e*width, b.att[i*m.Dim+e*width:][:width])
 	})
 }
 

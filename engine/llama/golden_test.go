@@ -93,10 +93,8 @@ func kl(ids []int32, lp []float64, rest float64, q []float32, z float64) float64
 	return sum + math.Exp(rest)*(rest-math.Log(max(1-mass, 1e-12)))
 }
 
-// Top-1 agreement of at least 96 %. On these 168 positions llama.cpp has a mean
-// KL64 of 3.22e-3, median 2.15e-3; this engine 3.46e-3 and 2.27e-3. Two positions
-// at the start of one text make the difference in the mean; TestGolden_Corpus has
-// forty times as many positions and shows none.
+// Bars: mean KL64 at most 3.2e-3 and top-1 agreement of at least 96 %; at no
+// position more than 2.2e-2, which is llama.cpp's worst.
 func TestGolden_Logits(t *testing.T) {
 	t.Parallel()
 	o := newOracle(t, documents())
@@ -140,8 +138,8 @@ func TestGolden_Logits(t *testing.T) {
 	}
 	mean, top := sum/float64(n), float64(same)/float64(n)
 	t.Logf("%d positions: mean KL64 %.3g, worst %.3g, top-1 %.1f %%", n, mean, worst, 100*top)
-	if mean > 3.5e-3 || worst > 4.4e-2 || top < 0.96 {
-		t.Errorf("mean KL64 %.3g (bar 3.5e-3), worst %.3g (4.4e-2), top-1 %.3f (0.96)", mean, worst, top)
+	if mean > 3.2e-3 || worst > 2.2e-2 || top < 0.96 {
+		t.Errorf("mean KL64 %.3g (bar 3.2e-3), worst %.3g (2.2e-2), top-1 %.3f (0.96)", mean, worst, top)
 	}
 }
 
@@ -220,7 +218,9 @@ func TestGolden_Greedy(t *testing.T) {
 	}
 }
 
-// Every level gives the same bits on the real weights, decoding and prefilling.
+// Every level gives the same bits on the real weights: two columns and their twins
+// in a tile, one of them to the output matrix. TestModel_Step_Invariant has all
+// the other tiles, on weights that the scalar level is through with sooner.
 func TestGolden_Levels(t *testing.T) {
 	t.Parallel()
 	path := gguftest.Weights(t)
@@ -228,10 +228,9 @@ func TestGolden_Levels(t *testing.T) {
 	var want []float32
 	for i := range levels {
 		level := levels[len(levels)-1-i]
-		m, cache := load(t, path, config{level: level, threads: 1 + i%2, context: 64, columns: 16, logits: 1, pages: 4})
+		m, cache := load(t, path, config{level: level, threads: 2 - i%2, context: 64, columns: 16, logits: 1, pages: 4})
 		s := start(t, m, cache, 16)
-		s.feed(2, 1, 9690)
-		got := s.feed(1, 198)
+		got := s.feed(2, 1, 9690)
 		if want == nil {
 			want = got
 		}

@@ -21,7 +21,7 @@ type Options struct {
 	Threads int       // at least 1
 	Context int       // positions a sequence may have
 	Columns int       // the most columns of a step
-	Logits  int       // the most columns of a step that want logits
+	Logits  int       // the most columns of a step that want logits; as many sequences may begin in a step
 	// Progress, if not nil, is called with the bytes of packed weights, from the
 	// goroutine that called Load.
 	Progress func(done, total int64)
@@ -202,7 +202,10 @@ func (m *Model) pack(ms []*quant.Matrix, n int, progress func(done, total int64)
 // buffers takes the memory of a step, so that none is taken later.
 func (m *Model) buffers(o Options) error {
 	b := &m.b
-	b.n, b.logitsN = (o.Columns+3)&^3, (o.Logits+3)&^3 // tiles are four columns
+	columns := (o.Columns + 3) &^ 3 // tiles are four columns
+	b.logitsN = (o.Logits + 3) &^ 3
+	b.twinsN = min(columns, Twinned*b.logitsN)
+	b.n = columns + b.twinsN
 	kvw, hd := m.KVHeads*m.HeadDim, m.HeadDim
 	scratch := kernel.Heads*(m.stride()+1+hd) + 16
 	vectors := []struct {
@@ -237,7 +240,8 @@ func (m *Model) buffers(o Options) error {
 	}
 	b.qx, b.fx, b.half = m.mem.Bytes(qx), m.mem.Bytes(fx), halves(m.mem.Bytes(half))
 	b.rows = make([][]float32, 0, b.logitsN)
-	b.want = make([]int, 0, b.logitsN)
+	b.kept = make([]Column, 0, b.logitsN)
+	b.twins = [2][][2]int{make([][2]int, 0, b.twinsN), make([][2]int, 0, b.twinsN)}
 	m.rotary()
 	return nil
 }

@@ -46,9 +46,9 @@ type layer struct {
 	q, k, v, o, gate, up, down *quant.Matrix
 }
 
-// buffers of a step of up to n columns.
+// buffers of a step of up to n columns, twins included.
 type buffers struct {
-	n, logitsN                   int
+	n, logitsN, twinsN           int
 	x, h, q, k, v, att, gate, up []float32 // [n][width]
 	logits                       []float32 // [logitsN][padded vocabulary]
 	qx                           []byte    // tiles of Dim inputs
@@ -56,7 +56,8 @@ type buffers struct {
 	q4                           []float32 // [n][KVHeads][HeadDim][4]: query heads, scaled, for Scores
 	scratch                      []float32 // per worker: scores [4][stride], 4 inverses, 4 outputs of a head
 	half                         []uint16  // [n][2][KVHeads*HeadDim]
-	want                         []int
+	kept                         []Column
+	twins                        [2][][2]int
 	rows                         [][]float32
 }
 
@@ -89,7 +90,7 @@ func (m *Model) Close() error {
 
 // check refuses columns that would leave the buffers or the pages.
 func (m *Model) check(cols []Column) error {
-	logits := 0
+	logits, twins := 0, 0
 	for _, c := range cols {
 		if c.ID < 0 || int(c.ID) >= m.Vocab || c.Pos < 0 || c.Pos >= m.context || c.Pos/kernel.Page >= len(c.Pages) {
 			return fmt.Errorf("llama: step: token %d at position %d with %d pages", c.ID, c.Pos, len(c.Pages))
@@ -97,9 +98,12 @@ func (m *Model) check(cols []Column) error {
 		if c.Logits {
 			logits++
 		}
+		if c.Pos < Twinned {
+			twins++
+		}
 	}
-	if len(cols) > m.b.n || logits > m.b.logitsN {
-		return fmt.Errorf("llama: step: %d columns, %d with logits; room for %d and %d", len(cols), logits, m.b.n, m.b.logitsN)
+	if b := &m.b; len(cols) > b.n-b.twinsN || twins > b.twinsN || logits > b.logitsN {
+		return fmt.Errorf("llama: step: %d columns, %d below position %d, %d with logits; room for %d, %d and %d", len(cols), twins, Twinned, logits, b.n-b.twinsN, b.twinsN, b.logitsN)
 	}
 	return nil
 }
@@ -117,34 +121,56 @@ func (m *Model) Step(cols []Column) ([][]float32, error) {
 	for i, c := range cols {
 		m.embed.Row(int(c.ID), m.b.x[i*d:][:d])
 	}
+	in, hidden := inputs{x: m.b.qx, k: d, twins: m.b.twins[0]}, inputs{x: m.b.fx, k: m.FFN, twins: m.b.twins[1]}
+	in.pair(cols, Twinned)
 	for i := range m.layers {
-		l := &m.layers[i]
-		m.normalise(l.attnNorm, n)
-		m.project(l, n)
-		m.attention(m.cache.Layer(i), cols)
-		m.residual(l.o, m.b.qx, n)
-		m.normalise(l.ffnNorm, n)
-		m.gate(l, n)
-		m.residual(l.down, m.b.fx, n)
+		l, pages := &m.layers[i], m.cache.Layer(i)
+		m.normalise(l.attnNorm, in)
+		m.project(l, in)
+		m.pool.run(n, func(_, c int) { m.store(pages, cols[c], c) })
+		exact := Twinned
+		if i == len(m.layers)-1 {
+			cols, exact = m.keep(cols), m.context
+			in.pair(cols, Twinned)
+		}
+		hidden.pair(cols, exact)
+		m.attention(pages, cols, in)
+		m.residual(l.o, in)
+		m.normalise(l.ffnNorm, in)
+		m.gate(l, in, hidden)
+		m.residual(l.down, hidden)
 	}
-	return m.head(cols), nil
+	return m.head(len(cols)), nil
 }
 
-// normalise makes tiles of the n normalised columns.
-func (m *Model) normalise(w []float32, n int) {
-	m.pool.run(n, func(_, i int) { m.normaliseOne(w, i, n, i) })
+// keep moves together the columns that want logits: for the others, the last
+// layer's keys and values were all.
+func (m *Model) keep(cols []Column) []Column {
+	b, d, qw := &m.b, m.Dim, m.KVHeads*m.HeadDim*kernel.Heads
+	b.kept = b.kept[:0]
+	for i, c := range cols {
+		if c.Logits {
+			j := len(b.kept)
+			copy(b.x[j*d:][:d], b.x[i*d:])
+			copy(b.q4[j*qw:][:qw], b.q4[i*qw:])
+			b.kept = append(b.kept, c)
+		}
+	}
+	return b.kept
 }
 
-// normaliseOne normalises column from and writes it as column to of n.
-func (m *Model) normaliseOne(w []float32, from, n, to int) {
+// normalise makes inputs of the normalised columns.
+func (m *Model) normalise(w []float32, in inputs) {
 	b, d := &m.b, m.Dim
-	m.k.RMSNorm(&b.h[from*d], &b.x[from*d], &w[0], d, m.Eps)
-	tile, cols, col := place(b.qx, d, n, to)
-	m.k.Quantise(&b.h[from*d], d, tile, cols, col)
+	m.pool.run(in.n, func(_, i int) {
+		h := b.h[i*d:][:d]
+		m.k.RMSNorm(&h[0], &b.x[i*d], &w[0], d, m.Eps)
+		in.quantise(m.k, i, 0, h)
+	})
 }
 
 // project computes queries, keys and values.
-func (m *Model) project(l *layer, n int) {
+func (m *Model) project(l *layer, in inputs) {
 	b := &m.b
 	cq, ck, cv := chunks(l.q), chunks(l.k), chunks(l.v)
 	m.pool.run(cq+ck+cv, func(_, i int) {
@@ -156,17 +182,17 @@ func (m *Model) project(l *layer, n int) {
 			w, out, i = l.k, b.k, i-cq
 		}
 		g0, g1 := part(w, i)
-		m.mulAll(w, b.qx, n, g0, g1, out)
+		in.multiply(m.k, w, g0, g1, out)
 	})
 }
 
 // residual adds w * inputs to x.
-func (m *Model) residual(w *quant.Matrix, in []byte, n int) {
+func (m *Model) residual(w *quant.Matrix, in inputs) {
 	b, d := &m.b, m.Dim
 	m.pool.run(chunks(w), func(_, i int) {
 		g0, g1 := part(w, i)
-		m.mulAll(w, in, n, g0, g1, b.h)
-		for c := range n {
+		in.multiply(m.k, w, g0, g1, b.h)
+		for c := range in.n {
 			o := c*d + g0*kernel.Rows
 			m.k.Add(&b.x[o], &b.h[o], (g1-g0)*kernel.Rows)
 		}
@@ -175,40 +201,33 @@ func (m *Model) residual(w *quant.Matrix, in []byte, n int) {
 
 // gate computes SiLU(gate) * up and quantises it, chunk by chunk: a chunk is whole
 // blocks of 32 rows, which are whole blocks of the next product's inputs.
-func (m *Model) gate(l *layer, n int) {
+func (m *Model) gate(l *layer, in, hidden inputs) {
 	b := &m.b
 	m.pool.run(chunks(l.gate), func(_, i int) {
 		g0, g1 := part(l.gate, i)
-		m.mulAll(l.gate, b.qx, n, g0, g1, b.gate)
-		m.mulAll(l.up, b.qx, n, g0, g1, b.up)
+		in.multiply(m.k, l.gate, g0, g1, b.gate)
+		in.multiply(m.k, l.up, g0, g1, b.up)
 		r0, rows := g0*kernel.Rows, (g1-g0)*kernel.Rows
-		for c := range n {
-			o := c*m.FFN + r0
-			m.k.SiLUMul(&b.gate[o], &b.up[o], rows)
-			tile, cols, col := place(b.fx, m.FFN, n, c)
-			m.k.Quantise(&b.gate[o], rows, skip(tile, r0, cols), cols, col)
+		for c := range in.n {
+			g := b.gate[c*m.FFN+r0:][:rows]
+			m.k.SiLUMul(&g[0], &b.up[c*m.FFN+r0], rows)
+			hidden.quantise(m.k, c, r0, g)
 		}
 	})
 }
 
-// head computes the logits of the columns that want them, packed together.
-func (m *Model) head(cols []Column) [][]float32 {
-	b := &m.b
-	b.want = b.want[:0]
-	for i, c := range cols {
-		if c.Logits {
-			b.want = append(b.want, i)
-		}
-	}
-	n, padded := len(b.want), m.output.Padded
+// head computes the logits of the n columns that want them.
+func (m *Model) head(n int) [][]float32 {
+	b, padded := &m.b, m.output.Padded
 	b.rows = b.rows[:0]
 	if n == 0 {
 		return b.rows
 	}
-	m.pool.run(n, func(_, j int) { m.normaliseOne(m.norm, b.want[j], n, j) })
+	in := inputs{x: b.qx, k: m.Dim, n: n}
+	m.normalise(m.norm, in)
 	m.pool.run(chunks(m.output), func(_, i int) {
 		g0, g1 := part(m.output, i)
-		m.mulAll(m.output, b.qx, n, g0, g1, b.logits)
+		in.multiply(m.k, m.output, g0, g1, b.logits)
 	})
 	for j := range n {
 		row := b.logits[j*padded:][:padded]
@@ -225,51 +244,6 @@ func (m *Model) head(cols []Column) [][]float32 {
 func (m *Model) Argmax(row []float32) int32 {
 	var scratch int32
 	return m.k.Argmax(row[:cap(row)], &scratch)
-}
-
-// tileCols: tile t of n columns is four wide, but a last one of a single column is
-// one wide.
-func tileCols(n, t int) int {
-	if n-4*t == 1 {
-		return 1
-	}
-	return 4
-}
-
-// place says where column i of n lies in tiles of k inputs.
-func place(x []byte, k, n, i int) (tile *byte, cols, col int) {
-	return &x[i/4*4*k/kernel.Cols*kernel.XBlock], tileCols(n, i/4), i % 4
-}
-
-// skip is a tile from input i on, i%32 == 0.
-func skip(tile *byte, i, cols int) *byte {
-	return (*byte)(unsafe.Add(unsafe.Pointer(tile), i/kernel.Cols*kernel.XBlock*cols))
-}
-
-// mulAll multiplies groups [g0, g1) of w by all n columns. Two groups at a time
-// stay in the first cache while the columns pass.
-func (m *Model) mulAll(w *quant.Matrix, x []byte, n, g0, g1 int, out []float32) {
-	step := 2
-	if n <= 4 {
-		step = g1 - g0
-	}
-	tile := 4 * w.K / kernel.Cols * kernel.XBlock
-	for g := g0; g < g1; g += step {
-		for t := 0; 4*t < n; t++ {
-			w.Mul(m.k, &x[t*tile], tileCols(n, t), g, g+step, out[4*t*w.Padded:], t == 0)
-		}
-	}
-}
-
-// chunkGroups is how many groups make a chunk of work: an even number, about
-// 24 KiB of weights, 0.3 to 0.6 µs for up to four columns.
-func chunkGroups(w *quant.Matrix) int { return max(2, 24<<10/w.Group()&^1) }
-
-func chunks(w *quant.Matrix) int { return (w.Groups() + chunkGroups(w) - 1) / chunkGroups(w) }
-
-// part gives the groups of chunk i.
-func part(w *quant.Matrix, i int) (g0, g1 int) {
-	return i * chunkGroups(w), min((i+1)*chunkGroups(w), w.Groups())
 }
 
 func halves(b []byte) []uint16 {

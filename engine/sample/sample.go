@@ -9,6 +9,8 @@ package sample
 import (
 	"math"
 	"slices"
+
+	"github.com/parley-ai/parley/engine/kernel"
 )
 
 // Options of a request. Temperature 0 or TopP 0 means the most likely token
@@ -21,104 +23,145 @@ type Options struct {
 // Sampler picks tokens. It reuses its memory and serves one goroutine at a time.
 type Sampler struct {
 	Options
-	*powers
+	k         *kernel.Table
+	weights   []float32 // of all tokens, e^((logit-max)/temperature); zeros to a multiple of 16
+	sums      []float64 // of the weights of each run of tokens
+	ids       []int32
 	all, work []entry
 	masses    [bins]float64
 }
 
-// entry is a token with its weight, e^((logit-max)/temperature).
+// entry is a token with its weight.
 type entry struct {
 	weight float64
 	id     int32
 }
 
-// New returns a sampler. A temperature or TopP that is not a positive number
-// counts as 0.
-func New(o Options) *Sampler {
+// New returns a sampler that computes with k; its picks are the same with any. A
+// temperature or TopP that is not a positive number counts as 0.
+func New(k *kernel.Table, o Options) *Sampler {
 	if !(o.Temperature > 0) {
 		o.Temperature = 0
 	}
 	if !(o.TopP > 0) {
 		o.TopP = 0
 	}
-	return &Sampler{Options: o, powers: newPowers()}
+	return &Sampler{Options: o, k: k}
 }
-
-// near is how far below the best a scaled logit is certain to be looked at, and
-// least is e^-near, rounded up. Further ones are weighed only if the pick could
-// depend on them: 49,152 of them weigh 0.006 of the best at most.
-const (
-	near  = 16
-	least = 1.1254e-7
-)
 
 // Pick returns the token for the position. The order of operations: temperature,
 // then the nucleus (the fewest most likely tokens whose mass reaches TopP, lower
 // ids first among equals), then a draw. NaN is never picked while there is
 // another; where the best is infinite, so is the certainty. An empty slice gives 0.
+// Weights have the precision of float32, and below 2^-125 of the greatest they
+// count as 0.
 func (s *Sampler) Pick(logits []float32, position int) int32 {
-	best := argmax(logits)
 	if s.Temperature == 0 || s.TopP == 0 || len(logits) == 0 {
-		return best
+		return argmax(logits)
 	}
-	top := float64(logits[best])
-	if math.IsInf(top, 0) || math.IsNaN(top) {
-		return best
-	}
-	u := uniform(s.Seed, uint64(position))
-	s.gather(logits, top, near)
-	rest := float64(len(logits)-len(s.all)) * least
-	if s.TopP < 1 {
-		if id, ok := s.nucleus(u, rest); ok {
-			return id
+	s.load(logits)
+	top := s.k.Max(&s.weights[0], len(s.weights))
+	if !s.scale(top) {
+		// There is a NaN, beside which Max promises nothing.
+		best := argmax(logits)
+		if top = logits[best]; math.IsInf(float64(top), 0) || top != top {
+			return best
 		}
-		s.gather(logits, top, math.Inf(1))
-		id, _ := s.nucleus(u, 0)
-		return id
+		s.load(logits)
+		s.scale(top)
 	}
-	return s.draw(logits, top, u, rest)
+	s.k.SoftExp(&s.weights[0], len(s.weights))
+	sum := s.add(len(logits))
+	u := uniform(s.Seed, uint64(position))
+	if s.TopP < 1 {
+		return s.nucleus(u, sum, len(logits))
+	}
+	return s.draw(float64(u * sum))
 }
 
-// gather collects the tokens at most width below the top, in the order of ids.
-func (s *Sampler) gather(logits []float32, top, width float64) {
-	s.all = s.all[:0]
-	inverse := 1 / s.Temperature
-	// A float32 bound keeps the scan cheap; the exact test follows.
-	bound := float32(max(top-float64(width*s.Temperature), -math.MaxFloat32))
-	bound = math.Nextafter32(bound, float32(math.Inf(-1)))
-	for id, l := range logits {
-		if l < bound || l != l {
+// load copies the logits and fills up to a multiple of 16.
+func (s *Sampler) load(logits []float32) {
+	n := (len(logits) + 15) &^ 15
+	s.weights = slices.Grow(s.weights[:0], n)[:n]
+	for i := copy(s.weights, logits); i < n; i++ {
+		s.weights[i] = float32(math.Inf(-1))
+	}
+}
+
+// scale subtracts top and divides by the temperature. It reports whether top is
+// finite and no value is NaN or above it; those become -Inf.
+func (s *Sampler) scale(top float32) bool {
+	// Bounds keep 0 and infinities what they are.
+	inverse := float32(min(max(1/s.Temperature, 1e-37), 1e37))
+	ok := top-top == 0
+	for i, l := range s.weights {
+		x := float32((l - top) * inverse)
+		if !(x <= 0) {
+			x, ok = float32(math.Inf(-1)), false
+		}
+		s.weights[i] = x
+	}
+	return ok
+}
+
+// run is how many tokens' weights make one of the sums.
+const run = 64
+
+// floor is what SoftExp makes of anything below -87, and of -Inf.
+const floor = 0x1p-125
+
+// add sums the weights of the n tokens.
+func (s *Sampler) add(n int) (sum float64) {
+	s.sums = s.sums[:0]
+	w := s.weights
+	for ; len(w) > 0; w = w[min(run, len(w)):] {
+		var a, b, c, d float64 // one sum would wait for every addition
+		for r := w[:min(run, len(w))]; len(r) >= 4; r = r[4:] {
+			a, b, c, d = a+float64(r[0]), b+float64(r[1]), c+float64(r[2]), d+float64(r[3])
+		}
+		s.sums = append(s.sums, a+b+(c+d))
+		sum += s.sums[len(s.sums)-1]
+	}
+	return sum
+}
+
+// draw returns the token at x of the sum of all weights.
+func (s *Sampler) draw(x float64) (id int32) {
+	acc, i := 0.0, 0
+	for i < len(s.sums)-1 && acc+s.sums[i] <= x {
+		acc += s.sums[i]
+		i++
+	}
+	// The sums are added in another order than here, so that rounding may end the
+	// run before x is reached.
+	id = -1
+	for j, w := range s.weights[i*run : min((i+1)*run, len(s.weights))] {
+		if w < floor {
 			continue
 		}
-		if x := s.scale(float64(l)-top, inverse); x >= -width {
-			s.all = append(s.all, entry{s.exp(x), int32(id)})
+		id = int32(i*run + j)
+		if acc += float64(w); acc > x {
+			break
 		}
 	}
+	if id < 0 { // x is one end of all, and there nothing weighs anything
+		s.k.AtLeast(&s.weights[0], len(s.weights), 1, &id, 1)
+	}
+	return id
 }
 
-// scale divides by the temperature; the best stays 0 whatever that is.
-func (s *Sampler) scale(x, inverse float64) float64 {
-	if x == 0 {
-		return 0
+// nucleus draws from the fewest of the n tokens that reach TopP of the sum.
+func (s *Sampler) nucleus(u, sum float64, n int) (id int32) {
+	// All tokens below least together weigh less than what TopP leaves out; half
+	// of that is far more than rounding can change.
+	least := max(float32((1-s.TopP)*sum/float64(n)/2), floor)
+	s.ids = slices.Grow(s.ids[:0], len(s.weights))[:len(s.weights)]
+	count := s.k.AtLeast(&s.weights[0], len(s.weights), least, &s.ids[0], len(s.ids))
+	s.all = slices.Grow(s.all[:0], count)
+	for _, id := range s.ids[:count] {
+		s.all = append(s.all, entry{float64(s.weights[id]), id})
 	}
-	if math.IsInf(inverse, 0) || inverse == 0 {
-		return x / s.Temperature
-	}
-	return x * inverse
-}
-
-// nucleus draws from the fewest tokens that reach TopP. It is not ok if the
-// tokens not gathered, which weigh rest at most, could change the pick.
-func (s *Sampler) nucleus(u, rest float64) (id int32, ok bool) {
-	sum := 0.0
-	for _, e := range s.all {
-		sum += e.weight
-	}
-	last, mass := s.reach(float64(s.TopP * sum))
-	// With nothing left out, less than the target is only rounding.
-	if rest > 0 && mass < float64(s.TopP*(sum+rest)) {
-		return 0, false
-	}
+	last := s.reach(float64(s.TopP * sum))
 	sum = 0
 	for _, e := range s.all {
 		if !last.above(e) {
@@ -131,12 +174,12 @@ func (s *Sampler) nucleus(u, rest float64) (id int32, ok bool) {
 		if last.above(e) {
 			continue
 		}
-		if sum += e.weight; sum > x {
-			return e.id, true
-		}
 		id = e.id
+		if sum += e.weight; sum > x {
+			break
+		}
 	}
-	return id, true
+	return id
 }
 
 // above reports whether e comes before f in the order of likelihood.
@@ -155,9 +198,10 @@ func bin(weight float64) int {
 }
 
 // reach returns the last of the fewest most likely tokens that weigh at least
-// target, and what they weigh.
-func (s *Sampler) reach(target float64) (last entry, mass float64) {
+// target.
+func (s *Sampler) reach(target float64) entry {
 	clear(s.masses[:])
+	mass := 0.0
 	for _, e := range s.all {
 		s.masses[bin(e.weight)] += e.weight
 	}
@@ -177,7 +221,7 @@ func (s *Sampler) reach(target float64) (last entry, mass float64) {
 }
 
 // pick is a quickselect by weight among w, above which lies mass.
-func pick(w []entry, target, mass float64) (entry, float64) {
+func pick(w []entry, target, mass float64) entry {
 	for round := 0; len(w) > 1; round++ {
 		// Unlucky pivots must not make it quadratic.
 		if len(w) <= 12 || round > 40 {
@@ -208,7 +252,7 @@ func pick(w []entry, target, mass float64) (entry, float64) {
 			break
 		}
 	}
-	return last, mass
+	return last
 }
 
 // split moves the entries that come before a pivot to the front and returns
@@ -233,57 +277,6 @@ func split(w []entry) int {
 		}
 	}
 	return n
-}
-
-// draw picks from all tokens: those gathered come first, the others after.
-func (s *Sampler) draw(logits []float32, top, u, rest float64) int32 {
-	sum := 0.0
-	for _, e := range s.all {
-		sum += e.weight
-	}
-	find := func(x float64) int32 {
-		sum := 0.0
-		for _, e := range s.all {
-			if sum += e.weight; sum > x {
-				return e.id
-			}
-		}
-		return -1
-	}
-	low := find(float64(u * sum))
-	if high := find(float64(u * (sum + rest))); low == high && low >= 0 {
-		return low
-	}
-	// Now the others' weight matters: add it up, then look among them too.
-	inverse := 1 / s.Temperature
-	far := 0.0
-	x, id := math.Inf(1), int32(-1)
-	for pass := range 2 {
-		acc := 0.0
-		for i, l := range logits {
-			d := s.scale(float64(l)-top, inverse)
-			if !(d < -near) {
-				continue
-			}
-			if acc += s.exp(d); pass == 1 {
-				id = int32(i)
-				if acc > x {
-					return id
-				}
-			}
-		}
-		if pass == 0 {
-			far = acc
-			x = float64(u * (sum + far))
-			if got := find(x); got >= 0 {
-				return got
-			}
-			if x -= sum; far == 0 {
-				return s.all[len(s.all)-1].id
-			}
-		}
-	}
-	return id
 }
 
 // argmax returns the lowest id of the largest logit. NaN is passed over.
