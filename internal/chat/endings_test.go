@@ -340,3 +340,15 @@ func TestFree(t *testing.T) {
 		t.Errorf("emitted %q, receipt %+v", out, r)
 	}
 }
+
+// Credit does not bound an answer that costs nothing.
+func TestFree_Output(t *testing.T) {
+	t.Parallel()
+	l := open(t, 0, provider(upstreamtest.Text("a"), upstreamtest.Finish(wire.FinishStop)))
+	if _, err := l.Complete(t.Context(), l.call(true, func(r *wire.ChatRequest) { r.Model = "free" }), &recorder{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.receipt(t).OutputLimit; got != 50 {
+		t.Errorf("a free answer may have %d tokens, want all 50 of the model", got)
+	}
+}

@@ -90,8 +90,11 @@ func (r *run) bound() (prompt, output, least int, err error) {
 // fits is the longest answer that available pays for after the prompt.
 func fits(p money.Price, prompt int, available money.Amount) int {
 	base, err := p.Cost(money.Tokens{Prompt: prompt})
-	if err != nil || base > available || p.Output == 0 {
+	switch {
+	case err != nil || base > available:
 		return 0
+	case p.Output == 0: // credit does not bound it
+		return math.MaxInt
 	}
 	return int((available - base) / p.Output)
 }
