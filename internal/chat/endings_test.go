@@ -352,3 +352,21 @@ func TestFree_Output(t *testing.T) {
 		t.Errorf("a free answer may have %d tokens, want all 50 of the model", got)
 	}
 }
+
+// A provider that fails has computed nothing to be charged, also when the caller leaves
+// in the same moment.
+func TestFailedAndGone(t *testing.T) {
+	t.Parallel()
+	for _, cause := range []error{&upstream.Failure{Class: upstream.Failed, Err: errors.New("500")}, &upstream.Rejected{Answer: wire.Internal(), Err: errors.New("400")}} {
+		for _, stream := range []bool{false, true} {
+			ctx, leave := context.WithCancelCause(t.Context())
+			l := open(t, 100_000, provider(upstreamtest.Do(func(context.Context) error { leave(context.Canceled); return cause })))
+			if _, err := l.Complete(ctx, l.call(stream), &recorder{}); !errors.Is(err, cause) {
+				t.Errorf("%T, stream %t: Complete gives %v", cause, stream, err)
+			}
+			if r := l.receipt(t); r.State != ledger.Voided || r.Charge != 0 {
+				t.Errorf("%T, stream %t: the receipt is %s %s, charge %v", cause, stream, r.State, r.Ending, r.Charge)
+			}
+		}
+	}
+}

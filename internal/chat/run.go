@@ -175,7 +175,7 @@ func (r *run) start() error {
 // gone says whether err means that the call was ended by its caller, by the server's
 // own end, or because the caller lost its key, and as which error that is told.
 func (r *run) gone(ctx context.Context, err error) (error, bool) {
-	if err == nil {
+	if err == nil || ownFault(err) {
 		return nil, false
 	}
 	if e, ok := errors.AsType[emitError](err); ok {
@@ -189,6 +189,14 @@ func (r *run) gone(ctx context.Context, err error) (error, bool) {
 		return cause, true
 	}
 	return fmt.Errorf("%w: %w", ErrClientGone, context.Cause(ctx)), true
+}
+
+// ownFault says whether the provider ended the call by itself. Who leaves in that moment
+// pays no more than who stays.
+func ownFault(err error) bool {
+	_, failed := errors.AsType[*upstream.Failure](err)
+	_, rejected := errors.AsType[*upstream.Rejected](err)
+	return failed || rejected
 }
 
 // finish charges a complete answer and releases its end.
