@@ -89,10 +89,10 @@ func (s *Service) Complete(ctx context.Context, c Call, emit Emitter) (Summary, 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r := &run{service: s, call: c, model: model, emit: emit, cancel: cancel}
+	defer r.leave(0) // should anything panic
 	if err := r.reserve(); err != nil {
 		return Summary{}, err
 	}
-	defer r.leave(0) // should it panic
 	defer c.Caller.Watch(cancel)()
 	return r.do(ctx)
 }

@@ -260,3 +260,26 @@ func TestSubscriptionEnded(t *testing.T) {
 		}
 	}
 }
+
+// startled is a caller who cannot even be told its limits.
+type startled struct{ recorder }
+
+func (*startled) Limits(ratelimit.Status) { panic("limits") }
+
+// A place in the limits is given back whatever breaks behind it.
+func TestLimits_Panic(t *testing.T) {
+	t.Parallel()
+	l := open(t, 100_000, provider(upstreamtest.Finish(wire.FinishStop)))
+	l.caller.Plan.Concurrency = 1
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_, _ = l.Complete(t.Context(), l.call(false), &startled{}) // it panics
+	}()
+	if _, err := l.Complete(t.Context(), l.call(false), &recorder{}); err != nil {
+		t.Errorf("the next call: %v", err)
+	}
+}

@@ -38,6 +38,7 @@ func (r *run) reserve() error {
 		output = max(least, min(output, fits(r.model.Price, prompt, balance.Available()), underLimit(who.Plan.TPM, prompt), underLimit(who.KeyLimits.Tokens, prompt)))
 	}
 	ticket, status, err := s.Limiter.Take(time.Now(), Claim(who, prompt+output))
+	r.ticket = ticket
 	r.emit.Limits(status)
 	if d, ok := errors.AsType[*ratelimit.DeniedError](err); ok {
 		return &LimitError{DeniedError: *d, Model: r.model.ID}
@@ -49,6 +50,7 @@ func (r *run) reserve() error {
 		Stream: r.call.Request.Stream, CreatedAt: r.call.Now, PromptTokens: prompt, Output: output, LeastOutput: least,
 	})
 	if err != nil {
+		r.ticket = nil
 		ticket.Cancel()
 		r.emit.Limits(s.Limiter.Peek(time.Now(), Claim(who, 0)))
 		if short, ok := errors.AsType[*ledger.InsufficientError](err); ok {
@@ -56,7 +58,7 @@ func (r *run) reserve() error {
 		}
 		return err
 	}
-	r.ticket, r.hold = ticket, hold
+	r.hold = hold
 	r.head = wire.Head{ID: id, Created: r.call.Now.Unix(), Model: r.model.ID}
 	return nil
 }
