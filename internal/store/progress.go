@@ -128,13 +128,16 @@ func (p *Progress) Claim(requestID string) (ledger.Slot, error) {
 	return s, nil
 }
 
-// Close unmaps the file. Slots must not be used any more.
+// Close ends the use of the file. It stays mapped while a slot is not released: a store
+// into memory that is gone would kill the process.
 func (p *Progress) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
-	for _, seg := range p.segments {
-		errs = append(errs, unix.Munmap(seg))
+	if len(p.free) == len(p.segments)*segmentSlots {
+		for _, seg := range p.segments {
+			errs = append(errs, unix.Munmap(seg))
+		}
 	}
 	p.segments, p.free = nil, nil
 	return errors.Join(append(errs, p.file.Close())...)

@@ -291,3 +291,22 @@ func TestProgress_Concurrent(t *testing.T) {
 		wantDelivered(t, p, id, n)
 	}
 }
+
+// A call that outlives a stop that was not orderly may still note what it delivers: it
+// must not bring down a process that is writing its books.
+func TestProgress_SetBehindClose(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := openProgress(t, dir)
+	id := ident.RequestID()
+	s := claim(t, p, id)
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.Set(7)
+	s.Release()
+	if _, err := p.Claim(ident.RequestID()); err == nil {
+		t.Error("a closed file gave a slot")
+	}
+	wantDelivered(t, openProgress(t, dir), id, 7)
+}
