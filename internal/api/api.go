@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
@@ -44,8 +45,12 @@ type Config struct {
 	Observe func(Observation)
 }
 
-// writeTimeout bounds how long one write may wait for a reader that does not read.
-const writeTimeout = 30 * time.Second
+const (
+	// writeTimeout bounds how long one write may wait for a reader that does not read.
+	writeTimeout = 30 * time.Second
+	// hurriedTimeout is the bound for an answer that is broken off, and for its last word.
+	hurriedTimeout = time.Second
+)
 
 type server struct {
 	Config
@@ -72,7 +77,8 @@ type exchange struct {
 	err    error
 	model  string
 
-	limited bool // the headers of the limits are set
+	limited bool        // the headers of the limits are set
+	hurried atomic.Bool // the answer is broken off
 }
 
 // ServeHTTP answers one request, whatever it is, and logs one line about it.
@@ -151,8 +157,18 @@ func (x *exchange) json(status int, body []byte) error {
 
 // writeBy bounds how long the next writes may take.
 func (x *exchange) writeBy(d time.Duration) {
+	rc := http.NewResponseController(x.w)
 	// A writer without deadlines, as in some tests, is no reason to fail.
-	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(d))
+	_ = rc.SetWriteDeadline(time.Now().Add(d))
+	if x.hurried.Load() && d > hurriedTimeout { // Hurry may have come before
+		_ = rc.SetWriteDeadline(time.Now().Add(hurriedTimeout))
+	}
+}
+
+// Hurry shortens the wait for a reader, of the write that is under way and of all later.
+func (x *exchange) Hurry() {
+	x.hurried.Store(true)
+	x.writeBy(hurriedTimeout)
 }
 
 // fail sends an error as the whole answer.

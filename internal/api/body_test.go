@@ -354,6 +354,35 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
+// Nobody waits for a reader of an answer that is broken off, whenever that is.
+func TestHurry(t *testing.T) {
+	t.Parallel()
+	for _, extra := range []string{"", `,"stream":true`} {
+		for _, before := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				ended := make(chan error, 1)
+				_, dial := bubble(t, func(ctx context.Context, emit chat.Emitter) error {
+					if before {
+						emit.Hurry()
+					} else {
+						go func() { pass(5 * time.Second); emit.Hurry() }()
+					}
+					err := say(strings.Repeat("x", 1<<20))(ctx, emit)
+					ended <- err
+					return err
+				})
+				c := dial()
+				start := time.Now()
+				_, err := io.WriteString(c, request("a", len(body(extra)))+body(extra))
+				must(t, err)
+				if err := <-ended; err == nil || time.Since(start) > 6*time.Second {
+					t.Errorf("%q, before %t: ended with %v after %v", extra, before, err, time.Since(start))
+				}
+			})
+		}
+	}
+}
+
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }

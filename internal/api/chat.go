@@ -178,6 +178,9 @@ func (s *stream) send(event []byte) error {
 	if err := s.rc.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
+	if s.hurried.Load() {
+		s.writeBy(hurriedTimeout)
+	}
 	return s.out.Send(event)
 }
 
@@ -187,6 +190,6 @@ func (x *exchange) breakOff(e *wire.Error) {
 	if x.w.Header().Get("Content-Type") != eventStream {
 		return
 	}
-	x.writeBy(time.Second)
+	x.writeBy(hurriedTimeout)
 	_ = sse.NewWriter(x.w, http.NewResponseController(x.w).Flush).Send(e.AppendJSON(nil)) // the reader may be the one who is gone
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Emitter releases an answer to its caller. An error of any method means that the
-// caller is gone. Its methods are never called at the same time.
+// caller is gone. Its methods but Hurry are never called at the same time.
 type Emitter interface {
 	// Limits tells what is left to the caller. It comes before everything else, once
 	// it is known, also of calls that are refused.
@@ -34,6 +34,9 @@ type Emitter interface {
 	Tool(d *upstream.ToolDelta) error
 	// Finish ends the answer. What it covers is charged and durable by then.
 	Finish(reason wire.FinishReason, u wire.Usage) error
+	// Hurry comes, while another method may run, when the answer is broken off: nothing
+	// waits for a slow reader any longer.
+	Hurry()
 }
 
 // Router finds and runs the provider of a model.
@@ -94,7 +97,22 @@ func (s *Service) Complete(ctx context.Context, c Call, emit Emitter) (Summary, 
 		return Summary{}, err
 	}
 	defer c.Caller.Watch(cancel)()
+	defer hurry(ctx, emit)()
 	return r.do(ctx)
+}
+
+// hurry tells emit when ctx ends. After stop it is not told any more.
+func hurry(ctx context.Context, emit Emitter) (stop func()) {
+	told := make(chan struct{})
+	unregister := context.AfterFunc(ctx, func() {
+		defer close(told)
+		emit.Hurry()
+	})
+	return func() {
+		if !unregister() {
+			<-told
+		}
+	}
 }
 
 // admit finds the model and refuses what the caller, its plan or its key must not use.

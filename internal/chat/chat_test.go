@@ -216,6 +216,8 @@ func (r *recorder) Limits(s ratelimit.Status) {
 	r.limits = s
 }
 
+func (r *recorder) Hurry() {}
+
 func (r *recorder) Alive() error { return r.note("alive") }
 
 func (r *recorder) Text(s string) error { return r.note(s) }

@@ -283,3 +283,31 @@ func TestLimits_Panic(t *testing.T) {
 		t.Errorf("the next call: %v", err)
 	}
 }
+
+// stuck is a caller who does not read.
+type stuck struct {
+	recorder
+	hurried chan struct{}
+}
+
+func (s *stuck) Hurry() { close(s.hurried) }
+
+func (s *stuck) Text(string) error {
+	<-s.hurried
+	return errPipe
+}
+
+// A caller who does not read cannot keep what it has lost.
+func TestRevoked_Stuck(t *testing.T) {
+	t.Parallel()
+	life := account.NewLife()
+	revoke := upstreamtest.Do(func(context.Context) error { go life.End(account.ErrRevoked); return nil })
+	l := open(t, 100_000, provider(revoke, upstreamtest.Text("a", "b"), upstreamtest.Finish(wire.FinishStop)))
+	l.caller.KeyLife = life
+	if _, err := l.Complete(t.Context(), l.call(true), &stuck{hurried: make(chan struct{})}); err == nil {
+		t.Error("the call ended as if it had been read")
+	}
+	if b := l.Ledger.Balance(l.caller.Account.ID); b.Held != 0 || b.Running != 0 {
+		t.Errorf("it left %+v", b)
+	}
+}
