@@ -222,6 +222,31 @@ func TestPulse_ClientGone(t *testing.T) {
 	})
 }
 
+// A sign of life that panics ends its call and no other.
+func TestPulse_Panic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, 100_000, provider(upstreamtest.Text("a"), upstreamtest.Hang()))
+		func() {
+			defer func() {
+				if p := recover(); p != "alive" {
+					t.Errorf("Complete panics with %v, want alive", p)
+				}
+			}()
+			_, err := l.Complete(t.Context(), l.call(true), &lifeless{})
+			t.Errorf("Complete returns %v", err)
+		}()
+		if got, want := text(l.receipt(t)), "settled upstream_cut 200 internal_error 10+1 counted 120"; got != want {
+			t.Errorf("receipt %q, want %q", got, want)
+		}
+	})
+}
+
+// lifeless is a caller to whom no sign of life can be given.
+type lifeless struct{ recorder }
+
+func (*lifeless) Alive() error { panic("alive") }
+
 // clocked notes when each part was emitted.
 type clocked struct {
 	recorder

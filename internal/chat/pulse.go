@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"fmt"
 	"sync"
 	"time"
 )
@@ -18,6 +19,8 @@ type pulse struct {
 	mu    sync.Mutex // held over every use of the emitter
 	timer *time.Timer
 	done  bool
+	// panicked is what a beat panicked with, for the call to panic with.
+	panicked any
 }
 
 // begin starts the pulse of a stream; a whole answer has none.
@@ -36,6 +39,13 @@ func (r *run) beat() {
 	if r.pulse.done {
 		return
 	}
+	defer func() {
+		// On a timer's goroutine it would end the process, and every other call with it.
+		if p := recover(); p != nil {
+			r.pulse.panicked = p
+			r.cancel(fmt.Errorf("panic: %v", p))
+		}
+	}()
 	var err error
 	if r.started {
 		err = r.emit.Alive()
@@ -56,12 +66,14 @@ func (r *run) busy() {
 	}
 }
 
-// end stops the pulse; after it only the caller of end uses the emitter.
-func (r *run) end() {
+// end stops the pulse; after it only the caller of end uses the emitter. It returns what
+// a beat panicked with.
+func (r *run) end() (panicked any) {
 	r.pulse.mu.Lock()
 	defer r.pulse.mu.Unlock()
 	r.pulse.done = true
 	if r.pulse.timer != nil {
 		r.pulse.timer.Stop()
 	}
+	return r.pulse.panicked
 }

@@ -61,8 +61,10 @@ func (r *run) do(ctx context.Context) (Summary, error) {
 	call := &upstream.Call{ID: r.head.ID, Owner: r.call.Caller.Account.ID, Request: req, MaxTokens: r.hold.OutputLimit(), Seed: seed(req)}
 	r.begin()
 	route, err := r.service.Router.Generate(ctx, r.model, call, r.event)
-	r.end()
 	r.route = route
+	if p := r.end(); p != nil {
+		panic(p)
+	}
 	gone, left := r.gone(ctx, err)
 	switch {
 	case err == nil && r.last.Finish == "":
