@@ -49,8 +49,13 @@ func (p *Provider) Generate(ctx context.Context, call *upstream.Call, yield func
 	if err != nil {
 		return &upstream.Failure{Class: upstream.Failed, Err: err}
 	}
+	// Behind a target whose prompts are estimated, the bound may be more than fits.
+	window := p.engine.Info().Context
+	if len(prompt) >= window {
+		return &upstream.Rejected{Answer: wire.ContextLengthExceeded(window, len(prompt), false), Err: engine.ErrTooLong}
+	}
 	tokens := p.engine.Generate(ctx, engine.Request{
-		Owner: call.Owner, Prompt: prompt, MaxTokens: call.MaxTokens,
+		Owner: call.Owner, Prompt: prompt, MaxTokens: min(call.MaxTokens, window-len(prompt)),
 		Temperature: req.Temperature, TopP: req.TopP, Seed: call.Seed, Stop: req.Stop,
 	})
 	for t, err := range tokens {

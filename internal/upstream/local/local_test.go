@@ -124,3 +124,23 @@ func TestGenerate_Busy(t *testing.T) {
 		t.Errorf("a full queue gives %v, want class busy", err)
 	}
 }
+
+// A call that was admitted by an estimate gets what fits, and one that does not fit is
+// told so.
+func TestGenerate_Fits(t *testing.T) {
+	t.Parallel()
+	p, e := open(t, engine.Options{Context: 64})
+	n, _, err := p.CountPrompt(request("a"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last upstream.Event
+	err = p.Generate(t.Context(), &upstream.Call{Request: request("a"), MaxTokens: e.Info().Context}, func(e upstream.Event) error { last = e; return nil })
+	if err != nil || last.Finish == "" || last.Completion > e.Info().Context-n {
+		t.Errorf("a bound above the rest of the context gives %+v, %v", last, err)
+	}
+	err = p.Generate(t.Context(), &upstream.Call{Request: request(strings.Repeat("word ", 100)), MaxTokens: 1}, func(upstream.Event) error { return nil })
+	if r, ok := errors.AsType[*upstream.Rejected](err); !ok || r.Answer.Code != "context_length_exceeded" {
+		t.Errorf("a prompt above the context gives %v", err)
+	}
+}
