@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/ratelimit"
+	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 	"github.com/parley-ai/parley/internal/wire"
 )
@@ -179,6 +181,43 @@ func TestRevoked(t *testing.T) {
 	l.caller.AccountLife.End(account.ErrSuspended)
 	if _, err := l.Complete(t.Context(), l.call(true), &recorder{}); !errors.Is(err, account.ErrSuspended) {
 		t.Errorf("a call that was admitted just before gives %v", err)
+	}
+}
+
+// deaf is a provider that has computed ahead of its reader and does not look up.
+type deaf struct {
+	chat.Router
+	life *account.Life
+}
+
+func (d deaf) Generate(ctx context.Context, _ *catalog.Model, _ *upstream.Call, yield func(upstream.Event) error) (upstream.Route, error) {
+	for i := range 5 {
+		if i == 2 {
+			d.life.End(account.ErrRevoked)
+			<-ctx.Done()
+		}
+		if err := yield(upstream.Event{Text: "a", Completion: i + 1, Fingerprint: fingerprint}); err != nil {
+			return upstream.Route{}, err
+		}
+	}
+	return upstream.Route{}, yield(upstream.Event{Completion: 5, Finish: wire.FinishStop, Fingerprint: fingerprint})
+}
+
+// What was computed ahead is not released to a key that is revoked.
+func TestRevoked_Ahead(t *testing.T) {
+	t.Parallel()
+	l := open(t, 100_000, provider())
+	l.caller.KeyLife = account.NewLife()
+	l.Router = deaf{l.Router, l.caller.KeyLife}
+	out := &recorder{}
+	if _, err := l.Complete(t.Context(), l.call(true), out); !errors.Is(err, account.ErrRevoked) {
+		t.Errorf("Complete gives %v, want ErrRevoked", err)
+	}
+	if got := out.String(); got != "start,a,a" {
+		t.Errorf("emitted %q", got)
+	}
+	if got, want := text(l.receipt(t)), "settled key_revoked 200 api_key_revoked 10+2 counted 140"; got != want {
+		t.Errorf("receipt %q, want %q", got, want)
 	}
 }
 

@@ -60,7 +60,7 @@ func (r *run) do(ctx context.Context) (Summary, error) {
 	}
 	call := &upstream.Call{ID: r.head.ID, Owner: r.call.Caller.Account.ID, Request: req, MaxTokens: r.hold.OutputLimit(), Seed: seed(req)}
 	r.begin()
-	route, err := r.service.Router.Generate(ctx, r.model, call, r.event)
+	route, err := r.service.Router.Generate(ctx, r.model, call, func(e upstream.Event) error { return r.event(ctx, e) })
 	r.route = route
 	if p := r.end(); p != nil {
 		panic(p)
@@ -111,10 +111,14 @@ func (r *run) formed() bool {
 // shown says whether bytes of the answer may have been released before its end.
 func (r *run) shown() bool { return r.started && r.call.Request.Stream }
 
-// event notes what was computed and releases its text.
-func (r *run) event(e upstream.Event) error {
+// event notes what was computed and releases its text. A provider may have computed
+// ahead of a slow reader: what comes behind the end of ctx is neither released nor charged.
+func (r *run) event(ctx context.Context, e upstream.Event) error {
 	r.pulse.mu.Lock()
 	defer r.pulse.mu.Unlock()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if r.first == 0 {
 		r.first = time.Since(r.call.Now)
 		r.head.Fingerprint = e.Fingerprint
