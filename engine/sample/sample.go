@@ -71,7 +71,7 @@ func (s *Sampler) Pick(logits []float32, position int) int32 {
 		s.scale(top)
 	}
 	s.k.SoftExp(&s.weights[0], len(s.weights))
-	sum := s.add(len(logits))
+	sum := s.add()
 	u := uniform(s.Seed, uint64(position))
 	if s.TopP < 1 {
 		return s.nucleus(u, sum, len(logits))
@@ -110,8 +110,8 @@ const run = 64
 // floor is what SoftExp makes of anything below -87, and of -Inf.
 const floor = 0x1p-125
 
-// add sums the weights of the n tokens.
-func (s *Sampler) add(n int) (sum float64) {
+// add sums the weights of all tokens.
+func (s *Sampler) add() (sum float64) {
 	s.sums = s.sums[:0]
 	w := s.weights
 	for ; len(w) > 0; w = w[min(run, len(w)):] {
@@ -263,12 +263,12 @@ func split(w []entry) int {
 		a, b = b, a
 	}
 	if c.above(a) {
-		a, c = c, a
+		c = a
 	}
 	if c.above(b) {
 		b = c
 	}
-	// b is the median: a is above it and one is below.
+	// b is the median: of the three, one is above it and one below.
 	n := 0
 	for i := range w {
 		if w[i].above(b) {

@@ -188,7 +188,7 @@ func TestPick_Edges(t *testing.T) {
 	}
 	// Whatever is in the logits, the pick is one of them and not NaN.
 	r := rand.New(rand.NewPCG(5, 6))
-	odd := []float32{nan, -inf, inf, 0, -0.0, math.MaxFloat32, -math.MaxFloat32, 1e-45, 1, -1, 20}
+	odd := []float32{nan, -inf, inf, 0, float32(math.Copysign(0, -1)), math.MaxFloat32, -math.MaxFloat32, 1e-45, 1, -1, 20}
 	for range 20000 {
 		logits := make([]float32, 1+r.IntN(8))
 		for i := range logits {

@@ -127,7 +127,8 @@ func (t *Text) take(n int, end bool) string {
 // not begin with a whole one, begins with, and whether more bytes could complete
 // it.
 func part(b []byte) (n int, open bool) {
-	low, high, size := byte(0x80), byte(0xbf), 0
+	low, high := byte(0x80), byte(0xbf)
+	var size int
 	switch c := b[0]; {
 	case c >= 0xc2 && c <= 0xdf:
 		size = 2
