@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/parley-ai/parley/e2e/proc"
@@ -33,6 +35,28 @@ func provider(t *testing.T) *stub.Server {
 	t.Cleanup(s.Close)
 	return s
 }
+
+// remotePlans writes a configuration beside the data directory, with more plans; svc-pulse is on them.
+func remotePlans(t *testing.T, data string, p *stub.Server, plans string) string {
+	t.Helper()
+	path := remote(t, filepath.Dir(data), p, false, "")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := ""
+	for _, m := range planID.FindAllStringSubmatch(plans, -1) {
+		ids += ", " + m[1]
+	}
+	changed := strings.Replace(string(text), "\nupstreams:", plans+"\nupstreams:", 1)
+	changed = strings.ReplaceAll(changed, "narrow, bulk]", "narrow, bulk"+ids+"]")
+	if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var planID = regexp.MustCompile(`\{id: ([a-z]+),`)
 
 // remote writes a configuration whose models all run at the provider, but svc-pulse where local is
 // set; extra are lines of its top level. Prices are those of the built-in one.
