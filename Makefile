@@ -54,9 +54,17 @@ lint: $(LINT) ## Vet, modernise, check the format and run the linters
 fmt: $(LINT) ## Format every Go file (gofumpt, gci)
 	$(LINT) fmt
 
+.PHONY: bench
+bench: build ## Measure charges a second and the line beside other proxies (ARGS="-out FILE")
+	@tools/bench.sh $(ARGS)
+
 .PHONY: bench-engine
 bench-engine: weights ## Measure the embedded engine on this machine
 	go run ./engine/internal/bench -weights $(WEIGHTS) $(ARGS)
+
+.PHONY: load
+load: build ## Call a server from many clients and check every answer and bill (ARGS="-clients 128")
+	go run -C tools ./loadgen -bin $(CURDIR)/bin/parley $(ARGS)
 
 .PHONY: weights
 weights: ## Fetch the model's weights where they are not there and right (SHA-256)

@@ -21,6 +21,6 @@ noskip=()
 
 export PARLEY_BIN=$PWD/bin/parley
 exec .cache/bin/testcount "${noskip[@]}" -- \
-  "-C tools -count=1 ./testcount" \
+  "-C tools -count=1 ./loadgen ./testcount" \
   "$race -shuffle=on -count=1 -timeout 15m $unit" \
   "-count=1 -timeout 15m ./e2e/..."

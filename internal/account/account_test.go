@@ -46,9 +46,6 @@ func create(t testing.TB, d *account.Directory, name string) *account.Account {
 	return a
 }
 
-//go:fix inline
-func text(s string) *string { return new(s) }
-
 func TestCreate_Names(t *testing.T) {
 	t.Parallel()
 	d, _ := open(t, t.TempDir())

@@ -77,9 +77,6 @@ func (r *ring) create(t testing.TB, n apikey.NewKey) (apikey.Key, []string) {
 
 func header(s apikey.Secret) []string { return []string{"Bearer " + string(s)} }
 
-//go:fix inline
-func text(s string) *string { return new(s) }
-
 func TestCreate_Refuses(t *testing.T) {
 	t.Parallel()
 	r := open(t, t.TempDir(), nil)
