@@ -38,9 +38,13 @@ type usage struct {
 // answered says whether the client has a whole answer.
 func (c *call) answered() bool { return c.status == http.StatusOK && c.code == "" && !c.left }
 
+// tokensPerWord is the most that any vocabulary makes of a word of the provider's. A
+// shorter bound would have the answer cut, and rightly so.
+const tokensPerWord = 8
+
 // do makes the call. text is the answer that must come, where it is known.
 func (c *call) do(ctx context.Context, client *http.Client, o options, secret, text string) {
-	body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"Say something."}],"max_tokens":%d`, o.model, max(o.words, 1)+16)
+	body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"Say something."}],"max_tokens":%d`, o.model, tokensPerWord*max(o.words, 1)+16)
 	if c.stream {
 		body += `,"stream":true,"stream_options":{"include_usage":true}`
 	}
@@ -81,7 +85,7 @@ func (c *call) do(ctx context.Context, client *http.Client, o options, secret, t
 	case c.usage.Total != c.usage.Prompt+c.usage.Completion || c.usage.Prompt < 1 || c.usage.Completion < 1:
 		c.wrong = fmt.Sprintf("usage %+v does not add up", c.usage)
 	case text != "" && got != text:
-		c.wrong = fmt.Sprintf("the answer is %q, want %q", got, text)
+		c.wrong = fmt.Sprintf("the answer is %q with %d bytes, want %d bytes", got[:min(len(got), 80)], len(got), len(text))
 	}
 }
 

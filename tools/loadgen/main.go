@@ -27,7 +27,7 @@ import (
 // options is the command line.
 type options struct {
 	bin, data, url, model, plan string
-	clients, words              int
+	clients, words, rpm         int
 	ramp, duration              time.Duration
 	streams, leave              float64
 }
@@ -41,6 +41,7 @@ func main() {
 	flag.StringVar(&o.plan, "plan", "load", "`plan` of the accounts that are made")
 	flag.IntVar(&o.clients, "clients", 64, "how many clients call at once")
 	flag.IntVar(&o.words, "words", 64, "words of an answer of the server that is started")
+	flag.IntVar(&o.rpm, "rpm", 0, "requests in any minute that the server that is started allows an account; 0 is no limit")
 	flag.DurationVar(&o.ramp, "ramp", time.Second, "time in which the clients begin")
 	flag.DurationVar(&o.duration, "duration", 10*time.Second, "how long they call")
 	flag.Float64Var(&o.streams, "streams", 0.5, "share of calls that are streams")

@@ -54,7 +54,7 @@ func provide(words int) http.Handler {
 const configuration = `
 listen: 127.0.0.1:0
 data: ./data
-plans: [{id: load}]
+plans: [{id: load, rpm: %d}]
 upstreams: [{id: stub, kind: openai, base_url: "http://%s/v1"}]
 models:
   - id: load
@@ -82,7 +82,7 @@ func serve(ctx context.Context, o *options) (_ *server, err error) {
 	s.provider = &http.Server{Handler: provide(o.words), ReadHeaderTimeout: time.Minute}
 	go func() { _ = s.provider.Serve(l) }() // it ends with the run
 	file := filepath.Join(s.dir, "parley.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, l.Addr()), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, o.rpm, l.Addr()), 0o600); err != nil {
 		return nil, err
 	}
 	log, err := os.Create(filepath.Join(s.dir, "log"))
