@@ -22,7 +22,9 @@ func Hostile() []string {
 }
 
 // HostileLater are the ways to misbehave after the first word.
-func HostileLater() []string { return []string{"later-line", "later-types", "later-error", "later-cut"} }
+func HostileLater() []string {
+	return []string{"later-line", "later-types", "later-error", "later-cut"}
+}
 
 // bomb is 16 MiB of a line in a few bytes; gzip streams may follow each other.
 var bomb = sync.OnceValue(func() []byte {
