@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,50 +35,57 @@ func left(a answer) [2]string {
 func TestLimits_Wait(t *testing.T) {
 	t.Parallel()
 	p := provider(t)
+	// They only wait: all at once, and they count as one test.
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	for _, c := range []struct{ name, flag, value, kind string }{
 		{"requests of the key", "--rpm", "5", "requests"},
 		{"tokens of the key", "--tpm", "600", "tokens"},
 		{"requests of the account", "", "", "requests"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			s := behindPlans(t, p, "\n  - {id: five, rpm: 5, tpm: 100000, concurrency: 8}")
-			plan := "pro"
-			if c.flag == "" {
-				plan = "five"
-			}
-			secret, _ := account(t, s, "waiting", plan, "1")
-			if c.flag != "" {
-				secret = runJSON[struct{ Secret string }](t, s, "key", "create", "--account", "waiting", c.flag, c.value).Secret
-			}
-			// 110 to 120 tokens each: five fit into either limit.
-			ask := tell("svc-pulse", `,"max_tokens":100`, "words=100 usage=none")
-			for i := range 5 {
-				if a := post(t, s, secret, ask); a.Status != http.StatusOK {
-					t.Fatalf("call %d: %d %s", i, a.Status, a.Body)
-				}
-			}
-			refusedCalls(t, s, secret, ask, c.kind)
-			s.Kill()
-			s, err := proc.Start(s.Options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(s.Kill)
-			a := refusedCalls(t, s, secret, ask, c.kind)
-			seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
-			if err != nil || seconds < 1 || seconds > 60 {
-				t.Fatalf("Retry-After = %q", a.Header.Get("Retry-After"))
-			}
-			ms, err := strconv.Atoi(a.Header.Get("Retry-After-Ms"))
-			if err != nil || ms > seconds*1000 || ms <= (seconds-1)*1000 {
-				t.Errorf("retry-after-ms = %q, Retry-After %d", a.Header.Get("Retry-After-Ms"), seconds)
-			}
-			<-time.After(time.Duration(seconds) * time.Second)
-			if a := post(t, s, secret, ask); a.Status != http.StatusOK {
-				t.Errorf("after the %d s that were told: %d %s", seconds, a.Status, a.Body)
-			}
+		wg.Go(func() {
+			t.Run(c.name, func(t *testing.T) { waitAsTold(t, p, c.flag, c.value, c.kind) })
 		})
+	}
+}
+
+func waitAsTold(t *testing.T, p *stub.Server, flag, value, kind string) {
+	t.Helper()
+	s := behindPlans(t, p, "\n  - {id: five, rpm: 5, tpm: 100000, concurrency: 8}")
+	plan := "pro"
+	if flag == "" {
+		plan = "five"
+	}
+	secret, _ := account(t, s, "waiting", plan, "1")
+	if flag != "" {
+		secret = runJSON[struct{ Secret string }](t, s, "key", "create", "--account", "waiting", flag, value).Secret
+	}
+	// 110 to 120 tokens each: five fit into either limit.
+	ask := tell("svc-pulse", `,"max_tokens":100`, "words=100 usage=none")
+	for i := range 5 {
+		if a := post(t, s, secret, ask); a.Status != http.StatusOK {
+			t.Fatalf("call %d: %d %s", i, a.Status, a.Body)
+		}
+	}
+	refusedCalls(t, s, secret, ask, kind)
+	s.Kill()
+	s, err := proc.Start(s.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	a := refusedCalls(t, s, secret, ask, kind)
+	seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
+	if err != nil || seconds < 1 || seconds > 60 {
+		t.Fatalf("Retry-After = %q", a.Header.Get("Retry-After"))
+	}
+	ms, err := strconv.Atoi(a.Header.Get("Retry-After-Ms"))
+	if err != nil || ms > seconds*1000 || ms <= (seconds-1)*1000 {
+		t.Errorf("retry-after-ms = %q, Retry-After %d", a.Header.Get("Retry-After-Ms"), seconds)
+	}
+	<-time.After(time.Duration(seconds) * time.Second)
+	if a := post(t, s, secret, ask); a.Status != http.StatusOK {
+		t.Errorf("after the %d s that were told: %d %s", seconds, a.Status, a.Body)
 	}
 }
 

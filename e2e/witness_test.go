@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,7 +84,7 @@ func (w *witnesses) ask(t *testing.T, i int) {
 		}
 		// To the embedded model it is a question like any other.
 		body := tell(model, fields, fmt.Sprintf("words=%d pace=%dms client %d call %d", 1+(i*7+n)%40, []int{0, 2, 7}[n%3], i, n))
-		ok := false
+		var ok bool
 		if e.streamed {
 			ok = w.stream(t, at.server, w.keys[i%len(w.keys)].secret, body, &e)
 		} else {
@@ -178,7 +179,7 @@ func (w *witnesses) admitted(t *testing.T, status int) bool {
 func (w *witnesses) take() []entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	list := w.log[w.seen:len(w.log):len(w.log)]
+	list := slices.Clip(w.log[w.seen:])
 	w.seen = len(w.log)
 	return list
 }
@@ -187,7 +188,7 @@ func (w *witnesses) take() []entry {
 func (w *witnesses) all() []entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.log[:len(w.log):len(w.log)]
+	return slices.Clip(w.log)
 }
 
 // end lets the last server answer some more, and the clients go home.
