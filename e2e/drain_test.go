@@ -17,9 +17,9 @@ import (
 // still served; then new ones are turned away; every stream comes to its end and is charged.
 func TestStop_Under500(t *testing.T) {
 	t.Parallel()
-	const streams, words = 500, 60
+	const streams, words = 500, 100
 	p := provider(t)
-	s := behind(t, p, "drain: {delay: 1s, limit: 2m}")
+	s := behind(t, p, "drain: {delay: 2s, limit: 2m}")
 	secret, _ := account(t, s, "many", "bulk", "100000")
 	client := &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: streams}}
 	log := make([]entry, streams)

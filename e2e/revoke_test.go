@@ -16,7 +16,6 @@ import (
 // command has returned; the stream is broken off with the reason and charged for what it delivered.
 func TestRevoke(t *testing.T) {
 	t.Parallel()
-	p := provider(t)
 	for _, c := range []struct {
 		name, code string
 		end        func(t *testing.T, s *proc.Server, keyID string)
@@ -32,16 +31,23 @@ func TestRevoke(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			p := provider(t)
 			s := behind(t, p, "")
 			secret, keyID := account(t, s, "revoked", "bulk", "1000")
 			other, _ := account(t, s, "other", "bulk", "1000")
-			before := p.Cancelled()
 			resp, err := openStream(t, newClient(), s, secret, tell("svc-pulse", withUsage, "words=1000 pace=20ms"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer resp.Body.Close()
 
+			slow := make(chan answer, 1)
+			go func() {
+				defer close(slow)
+				if a, err := tryPost(t, newClient(), s, secret, tell("svc-pulse", "", "words=1000 pace=20ms")); err == nil {
+					slow <- a
+				}
+			}()
 			callers := press(t, s, secret)
 			eventually(t, 20*time.Second, func() error {
 				if callers.successes() < 200 {
@@ -58,11 +64,17 @@ func TestRevoke(t *testing.T) {
 			}
 			checkCut(t, string(text), c.code)
 			eventually(t, 5*time.Second, func() error {
-				if p.Cancelled() == before {
+				if p.Cancelled() < 2 {
 					return statusError(http.StatusProcessing)
 				}
 				return nil
 			})
+			// Of a whole answer nothing had been shown: it is refused like any other call.
+			whole := <-slow
+			wantError(t, whole, http.StatusUnauthorized, c.code)
+			if charges, err := chargesOf(t.Context(), openBooks(t, s.Options.Data), whole.Header.Get("X-Request-Id")); err != nil || len(charges) != 1 || charges[0].state != "voided" {
+				t.Errorf("a whole answer that was broken off: %+v, %v", charges, err)
+			}
 			last, refusals := callers.end(t, c.code)
 			if late := last.Sub(ended); late > 2*time.Second {
 				t.Errorf("a call succeeded %v after the command", late)
