@@ -9,6 +9,7 @@ LDFLAGS  := -s -w -X main.version=$(VERSION)
 WEIGHTS  := weights/SmolLM2-135M-Instruct.Q4_1.gguf
 LINT     := .cache/bin/golangci-lint
 FUZZTIME ?= 10s
+KILLS    ?= 500
 ARGS     ?=
 
 .PHONY: help
@@ -33,7 +34,12 @@ unit: weights ## Run the unit tests only, without the race detector (the quick t
 
 .PHONY: e2e
 e2e: setup build ## Run the end-to-end tests against bin/parley (ARGS="-run Crash -v")
-	PARLEY_BIN=$(CURDIR)/bin/parley go test -count=1 ./e2e/... $(ARGS)
+	PARLEY_BIN=$(CURDIR)/bin/parley go test -count=1 -parallel 4 ./e2e/... $(ARGS)
+
+.PHONY: prove
+prove: weights build ## Kill the server KILLS times (500) under load, hold limits for two minutes; print figures
+	PARLEY_PROVE=$(KILLS) PARLEY_BIN=$(CURDIR)/bin/parley go test -count=1 -parallel 4 -timeout 2h -v \
+	  -run '^(TestCrash|TestLimits_|TestRevoke|TestStop_Under500|TestHostile|TestMemory)' ./e2e/ $(ARGS)
 
 .PHONY: race
 race: weights ## Run the unit tests with the race detector only

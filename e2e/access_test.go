@@ -35,8 +35,8 @@ func TestAccess_Plans(t *testing.T) {
 	wantCompletion(t, post(t, s, free, titan))
 }
 
-// TestAccess_Revoke: a revoked key is refused from the moment the command returns, also while an
-// answer to it runs. That answer was admitted; it is charged.
+// TestAccess_Revoke: a revoked key is refused from the moment the command returns, and an answer of
+// the embedded model to it is broken off; what was delivered is charged.
 func TestAccess_Revoke(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -44,7 +44,7 @@ func TestAccess_Revoke(t *testing.T) {
 	wantCompletion(t, post(t, s, secret, body("")))
 
 	resp, err := openStream(t, newClient(), s, secret,
-		`{"model":"svc-pulse","stream":true,"max_tokens":300,"seed":1,"messages":[{"role":"user","content":"Write a long story about a harbour."}]}`)
+		`{"model":"svc-pulse","stream":true,"max_tokens":1000,"seed":1,"messages":[{"role":"user","content":"Write a long story about a harbour."}]}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,13 +62,14 @@ func TestAccess_Revoke(t *testing.T) {
 		t.Errorf("401: %+v", e.Error)
 	}
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
+	if err == nil {
+		t.Error("the stream of a revoked key ended cleanly")
 	}
+	checkCut(t, string(text), "api_key_revoked")
 	done := readStream(string(text))
 	eventually(t, 5*time.Second, func() error {
 		list := runJSON[[]receipt](t, s, "receipts", "--account", "revoke", "--limit", "1")
-		if len(list) == 1 && list[0].State == "settled" && len(done.chunks) > 0 && list[0].CompletionID == done.chunks[0].ID {
+		if len(list) == 1 && list[0].State == "settled" && list[0].Ending == "key_revoked" && list[0].CompletionID == done.chunks[0].ID {
 			return nil
 		}
 		return receiptsError(list)

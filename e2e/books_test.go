@@ -3,10 +3,12 @@ package e2e
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	_ "modernc.org/sqlite" // the driver of the checker, which reads the file beside the server
 )
@@ -20,7 +22,17 @@ type entry struct {
 	pieces int64
 	// usage is what the answer said, nil when it did not come so far.
 	usage *usage
+	// account called, target answered.
+	account, target string
+	streamed        bool
+	begun, ended    time.Time
 }
+
+// What is wrong with the charge of a call; anything else is a wrong amount.
+var (
+	errLost   = errors.New("delivered and not charged")
+	errDouble = errors.New("charged more than once")
+)
 
 // charged is a row of the table charge.
 type charged struct {
@@ -46,10 +58,11 @@ func count(db *sql.DB, query string, args ...any) (int64, error) {
 	return n.Int64, err
 }
 
-func readCharges(ctx context.Context, db *sql.DB) ([]charged, error) {
+// readCharges reads the charges that a condition leaves.
+func readCharges(ctx context.Context, db *sql.DB, where string, args ...any) ([]charged, error) {
 	rows, err := db.QueryContext(ctx, `SELECT c.id, c.completion_id, c.model, c.state, c.prompt_tokens,
 		c.completion_tokens, c.held, c.amount, c.written_off, p.input, p.output
-		FROM charge c JOIN model_price p ON p.id = c.price_id`)
+		FROM charge c JOIN model_price p ON p.id = c.price_id `+where, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +94,7 @@ func checkBooks(t *testing.T, data string, log []entry) {
 // audit compares with plain SQL what the books say and what the clients saw, and returns every
 // contradiction.
 func audit(ctx context.Context, db *sql.DB, log []entry) ([]string, error) {
-	list, err := readCharges(ctx, db)
+	list, err := readCharges(ctx, db, "")
 	if err != nil {
 		return nil, err
 	}
@@ -139,12 +152,15 @@ func checkEntry(e entry, charges []charged) error {
 	if !e.complete && e.pieces == 0 {
 		// Nothing billable arrived: at most one charge, for what was on its way.
 		if len(charges) > 1 {
-			return fmt.Errorf("charged %d times", len(charges))
+			return fmt.Errorf("%w: %d times", errDouble, len(charges))
 		}
 		return nil
 	}
-	if len(charges) != 1 {
-		return fmt.Errorf("delivered (complete %v, %d pieces) and charged %d times", e.complete, e.pieces, len(charges))
+	if len(charges) == 0 {
+		return fmt.Errorf("%w: complete %v, %d pieces", errLost, e.complete, e.pieces)
+	}
+	if len(charges) > 1 {
+		return fmt.Errorf("%w: complete %v, %d pieces, %d times", errDouble, e.complete, e.pieces, len(charges))
 	}
 	c := charges[0]
 	if c.state == "voided" || c.out < e.pieces {

@@ -1,211 +1,275 @@
 package e2e
 
 import (
-	"bufio"
-	"encoding/json"
+	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/parley-ai/parley/e2e/proc"
 )
 
-// kills is how often the server dies under load.
-const kills = 12
+const (
+	killsInCI = 50
+	// everyLocal'th run has the embedded model beside the provider: its weights take time to load.
+	everyLocal = 10
+	// everyCheck'th start all books are compared with all that clients saw.
+	everyCheck = 25
+)
 
-// TestCrash kills the server again and again while clients stream and ask, and then proves from
-// outside that nothing delivered was free, nothing was charged twice and nothing is still held.
+// deaths are the figures of the crash test.
+type deaths struct {
+	kills, local              int
+	lost, double, wrong       int
+	unresolved                int // calls still held 2 s after a start
+	unbalanced, checks        int
+	recovered, voided         int64
+	compared                  int // recovered streams whose client saw text
+	ahead                     int64
+	starts, localStarts       []time.Duration
+	whole, complete, cut      int
+	denied, narrow, narrowest int
+}
+
+// TestCrash kills the server again and again while clients of several accounts stream and ask, and
+// proves at each start from outside that nothing delivered was free, nothing was charged twice or
+// wrongly and nothing is still held.
 func TestCrash(t *testing.T) {
-	s := start(t)
-	key := s.Key
-	run(t, s, "credit", "add", "default", "1000", "--note", "crash test")
-	w := &witnesses{key: key, client: newClient(), stop: make(chan struct{})}
-	w.at.Store(&s.URL)
-	var wg sync.WaitGroup
-	for i := range 32 {
-		wg.Go(func() { w.ask(t, i) })
+	t.Parallel()
+	needWeights(t)
+	kills := max(killsInCI, thorough(t))
+	p := provider(t)
+	o := options(dataDir(t))
+	dir := filepath.Dir(o.Data)
+	configs := map[bool]string{false: remote(t, dir, p, false, ""), true: remote(t, dir, p, true, "")}
+	o.Config = configs[false]
+	s, err := proc.Start(o)
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { s.Kill() })
+	w := newWitnesses(t, s)
+	wg := w.call(t)
+	db := openBooks(t, o.Data)
+	d := &deaths{}
 	random := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
-	died := 0
-	for ; died < kills || (died < 4*kills && w.cuts() < 5); died++ {
-		// From before the first token of a busy server to well into its stride.
-		<-time.After(time.Duration(50+random.IntN(1500)) * time.Millisecond)
-		s.Kill()
+	for d.kills = 1; d.kills <= kills; d.kills++ {
+		local := o.Config == configs[true]
+		life := time.Duration(100+random.IntN(300)) * time.Millisecond
+		if local {
+			// Long enough for first tokens of a model that computes.
+			life += time.Duration(random.IntN(1200)) * time.Millisecond
+			d.local++
+		}
+		<-time.After(life)
 		w.at.Store(nil)
-		next, err := proc.Start(s.Options)
-		if err != nil {
+		s.Kill()
+		died := time.Now()
+		o.Config = configs[d.kills%everyLocal == 0]
+		if s, err = proc.Start(o); err != nil {
 			t.Fatal(err)
 		}
-		s = next
-		w.at.Store(&s.URL)
+		d.started(o.Config == configs[true], time.Since(died))
+		w.up(s, o.Config == configs[true])
+		d.inspect(t, db, died, w)
 	}
-	// A busy machine answers little between two kills; the last run makes up for it.
-	eventually(t, time.Minute, func() error {
-		if complete, _ := w.tally(); complete < kills {
-			return fmt.Errorf("%d answers are complete", complete)
-		}
-		return nil
-	})
-	close(w.stop)
-	wg.Wait()
-	defer s.Kill()
-
-	db := openBooks(t, s.Options.Data)
-	eventually(t, 5*time.Second, func() error {
-		n, err := count(db, `SELECT count(*) FROM hold`)
-		if err == nil && n != 0 {
-			err = fmt.Errorf("%d calls are still held", n)
-		}
-		return err
-	})
+	d.kills--
+	w.end(t, wg)
 	if r := s.Run("ledger", "verify", "--json"); r.Code != 0 || !strings.Contains(r.Stdout, `"ok":true`) {
 		t.Errorf("ledger verify: exit code %d, %s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	if code := s.Stop(); code != 0 {
 		t.Errorf("exit code %d\n%s", code, s.Stderr())
 	}
-	complete, cut := w.tally()
-	recovered, _ := count(db, `SELECT count(*) FROM charge WHERE state = 'recovered'`)
-	t.Logf("%d kills: %d answers complete, %d cut after text had arrived, %d recovered at a start", died, complete, cut, recovered)
-	if cut == 0 {
-		t.Errorf("the test proves little: no stream was cut after text had arrived")
-	}
-	checkBooks(t, s.Options.Data, w.log)
-	if r := proc.Run(s.Options, "ledger", "verify"); r.Code != 0 {
+	checkBooks(t, o.Data, w.all())
+	d.tally(t, db, w)
+	if r := proc.Run(o, "ledger", "verify"); r.Code != 0 {
 		t.Errorf("ledger verify without a server: exit code %d, %s%s", r.Code, r.Stdout, r.Stderr)
 	}
+	d.judge(t)
 }
 
-// cuts is how many streams were cut after text had arrived.
-func (w *witnesses) cuts() int {
-	_, cut := w.tally()
-	return cut
+func (d *deaths) started(local bool, took time.Duration) {
+	if local {
+		d.localStarts = append(d.localStarts, took)
+	} else {
+		d.starts = append(d.starts, took)
+	}
 }
 
-// witnesses are the clients of the crash test and what they wrote down.
-type witnesses struct {
-	key    string
-	client *http.Client
-	at     atomic.Pointer[string] // the server's address; nil while it is down
-	stop   chan struct{}
-
-	mu  sync.Mutex
-	log []entry
-}
-
-// ask calls until stop; every second client streams.
-func (w *witnesses) ask(t *testing.T, i int) {
+// inspect is what is proved at each start, while clients call on.
+func (d *deaths) inspect(t *testing.T, db *sql.DB, died time.Time, w *witnesses) {
 	t.Helper()
-	for n := 0; ; n++ {
-		select {
-		case <-w.stop:
-			return
-		default:
-		}
-		at := w.at.Load()
-		if at == nil {
-			<-time.After(5 * time.Millisecond)
-			continue
-		}
-		s := &proc.Server{URL: *at}
-		rest := fmt.Sprintf(`"model":"svc-pulse","max_tokens":%d,"temperature":0,"messages":[{"role":"user","content":"Client %d, call %d: tell me more."}]}`, 4+(i+n)%20, i, n)
-		var e entry
-		var ok bool
-		if i%2 == 0 {
-			e, ok = w.stream(t, s, `{"stream":true,"stream_options":{"include_usage":true},`+rest)
-		} else {
-			e, ok = w.whole(t, s, `{`+rest)
-		}
-		if ok {
-			w.mu.Lock()
-			w.log = append(w.log, e)
-			w.mu.Unlock()
-		} else {
-			<-time.After(5 * time.Millisecond)
-		}
-	}
-}
-
-func (w *witnesses) whole(t *testing.T, s *proc.Server, body string) (entry, bool) {
-	t.Helper()
-	a, err := tryPost(t, w.client, s, w.key, body)
-	if a.Header == nil {
-		return entry{}, false
-	}
-	e := entry{requestID: a.Header.Get("X-Request-Id")}
-	if a.Status != http.StatusOK {
-		if a.Status != http.StatusServiceUnavailable && a.Status != http.StatusTooManyRequests {
-			t.Errorf("status %d: %s", a.Status, a.Body)
-		}
-		return entry{}, false
-	}
-	var c completion
-	if err == nil {
-		err = json.Unmarshal(a.Body, &c)
-	}
-	if err != nil {
-		// The head came and the body did not: nobody can name the completion.
-		return entry{}, false
-	}
-	e.completionID, e.usage, e.complete = c.ID, c.Usage, true
-	return e, true
-}
-
-func (w *witnesses) stream(t *testing.T, s *proc.Server, body string) (entry, bool) {
-	t.Helper()
-	resp, err := openStream(t, w.client, s, w.key, body)
-	if err != nil {
-		return entry{}, false
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		if resp.StatusCode != http.StatusServiceUnavailable && resp.StatusCode != http.StatusTooManyRequests {
-			t.Errorf("status %d", resp.StatusCode)
-		}
-		return entry{}, false
-	}
-	e := entry{requestID: resp.Header.Get("X-Request-Id")}
-	lines := bufio.NewReader(resp.Body)
+	ctx := t.Context()
+	deadline := time.Now().Add(2 * time.Second)
 	for {
-		line, err := lines.ReadString('\n')
-		// A line without its end was cut and was not received.
-		if data, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "data: "); ok && err == nil {
-			st := readStream("data: " + data)
-			if st.done {
-				e.complete = true
-			}
-			if len(st.chunks) == 1 {
-				e.completionID = st.chunks[0].ID
-			}
-			if st.text != "" {
-				e.pieces++
-			}
-			if st.usage != nil {
-				e.usage = st.usage
+		n, err := count(db, `SELECT count(*) FROM hold WHERE created_at <= ?`, died.UnixMicro())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			d.unresolved += int(n)
+			t.Errorf("kill %d: %d calls are held 2 s after the start", d.kills, n)
+			break
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	for _, e := range w.take() {
+		c, err := chargesOf(ctx, db, e.requestID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.note(t, e, checkEntry(e, c))
+		if len(c) == 1 && c[0].state == "recovered" && e.target == "stub" {
+			d.compared++
+			d.ahead = max(d.ahead, c[0].out-e.pieces)
+			if c[0].out > e.pieces+1 {
+				d.wrong++
+				t.Errorf("%s: recovered for %d tokens, %d were delivered", e.requestID, c[0].out, e.pieces)
 			}
 		}
+	}
+	n, err := count(db, `SELECT count(*) FROM account a
+		WHERE a.posted <> coalesce((SELECT sum(amount) FROM charge c WHERE c.account_id = a.id), 0)`)
+	if err != nil || n != 0 {
+		d.unbalanced++
+		t.Errorf("kill %d: %d accounts are not the sum of their charges: %v", d.kills, n, err)
+	}
+	if d.kills%everyCheck == 0 {
+		d.checks++
+		problems, err := audit(ctx, db, w.all())
 		if err != nil {
-			return e, e.completionID != ""
+			t.Fatal(err)
+		}
+		for _, problem := range problems {
+			d.wrong++
+			t.Errorf("kill %d: %s", d.kills, problem)
 		}
 	}
 }
 
-// tally counts the answers received whole, and those cut after text had arrived.
-func (w *witnesses) tally() (complete, cut int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, e := range w.log {
+// note counts what was found of one call.
+func (d *deaths) note(t *testing.T, e entry, err error) {
+	t.Helper()
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, errLost):
+		d.lost++
+	case errors.Is(err, errDouble):
+		d.double++
+	default:
+		d.wrong++
+	}
+	t.Errorf("kill %d: %s (%s): %v", d.kills, e.requestID, e.completionID, err)
+}
+
+// chargesOf are the charges with the id of a request, at most one by the table's own law.
+func chargesOf(ctx context.Context, db *sql.DB, requestID string) ([]charged, error) {
+	list, err := readCharges(ctx, db, `WHERE c.id = ?`, requestID)
+	return list, err
+}
+
+// tally fills in what the end of the test can tell.
+func (d *deaths) tally(t *testing.T, db *sql.DB, w *witnesses) {
+	t.Helper()
+	for state, into := range map[string]*int64{"recovered": &d.recovered, "voided": &d.voided} {
+		n, err := count(db, `SELECT count(*) FROM charge WHERE state = ?`, state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*into = n
+	}
+	var narrow []entry
+	for _, e := range w.all() {
 		switch {
+		case e.complete && e.streamed:
+			d.complete++
 		case e.complete:
-			complete++
+			d.whole++
 		case e.pieces > 0:
-			cut++
+			d.cut++
+		}
+		if e.complete && e.account == "narrow" {
+			narrow = append(narrow, e)
 		}
 	}
-	return complete, cut
+	d.denied, d.narrow = int(w.denied.Load()), len(narrow)
+	d.narrowest = busiest(narrow)
+}
+
+// busiest is the most calls that surely fell into one minute: begun and ended within it.
+func busiest(list []entry) int {
+	most := 0
+	for _, first := range list {
+		n := 0
+		for _, e := range list {
+			if !e.begun.Before(first.begun) && e.ended.Sub(first.begun) <= time.Minute {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// judge prints the figures and fails where they prove too little.
+func (d *deaths) judge(t *testing.T) {
+	t.Helper()
+	var b strings.Builder
+	row := func(what string, value any) { fmt.Fprintf(&b, "| %s | %v |\n", what, value) }
+	b.WriteString("\n| kill -9 under load | |\n|---|---|\n")
+	row("kills, of these with the embedded model", fmt.Sprintf("%d, %d", d.kills, d.local))
+	row("whole answers received", d.whole)
+	row("streams received whole", d.complete)
+	row("streams cut after text", d.cut)
+	row("recovered at a start, voided", fmt.Sprintf("%d, %d", d.recovered, d.voided))
+	row("lost, double, wrong", fmt.Sprintf("%d, %d, %d", d.lost, d.double, d.wrong))
+	row("unresolved 2 s after a start", d.unresolved)
+	row("starts whose accounts were not the sum of their charges", d.unbalanced)
+	row("integrity_check and full comparison, times", d.checks+1)
+	row("recovered streams compared with their client", d.compared)
+	row("most events charged beyond those delivered", d.ahead)
+	row("calls over a limit, refused", d.denied)
+	row("most answers in a minute where 120 are allowed", d.narrowest)
+	row("kill to ready, median and longest", span(d.starts))
+	row("the same with the embedded model", span(d.localStarts))
+	t.Log(b.String())
+	if d.compared < d.kills/5 || d.whole < d.kills || d.complete < d.kills || d.recovered == 0 || d.denied == 0 {
+		t.Error("the test proves little: too few calls were cut, completed or refused")
+	}
+	if d.narrowest > 120 {
+		t.Errorf("%d answers in a minute on a plan that allows 120", d.narrowest)
+	}
+}
+
+func span(list []time.Duration) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	slices.Sort(list)
+	return fmt.Sprintf("%v, %v", list[len(list)/2].Round(time.Millisecond), list[len(list)-1].Round(time.Millisecond))
+}
+
+// witnessesWait is how long clients of a server that is down wait before they look again.
+const witnessesWait = 5 * time.Millisecond
+
+// call starts the clients.
+func (w *witnesses) call(t *testing.T) *sync.WaitGroup {
+	t.Helper()
+	var wg sync.WaitGroup
+	for i := range witnessesCount {
+		wg.Go(func() { w.ask(t, i) })
+	}
+	return &wg
 }

@@ -72,25 +72,25 @@ func checkMedia(h http.Header) *wire.Error {
 	return nil
 }
 
-// withBody reads the body, hands it to use and gives its memory back. Memory is taken
-// as the bytes arrive, so a length that is announced and never sent holds nothing.
-func (s *server) withBody(x *exchange, use func([]byte) *wire.Error) error {
+// readBody reads the body. Its memory is taken as the bytes arrive, so a length that is
+// announced and never sent holds nothing, and counts until free is called: what a call
+// asks lives as long as the call, decoded or not.
+func (s *server) readBody(x *exchange) (body []byte, free func(), err error) {
+	account, held := x.caller.Account.ID, 0
+	free = func() { s.memory.give(account, held) }
 	if x.r.ContentLength > maxBodyBytes {
-		return wire.BodyTooLarge(maxBodyBytes)
+		return nil, free, wire.BodyTooLarge(maxBodyBytes)
 	}
 	rc := http.NewResponseController(x.w)
 	// Writers without deadlines exist in tests only.
 	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout))
-	account, held := x.caller.Account.ID, 0
-	defer func() { s.memory.give(account, held) }()
-	var body []byte
 	for size := firstRead; ; size *= 2 {
 		if n := x.r.ContentLength; n >= 0 && int(n) < size {
 			size = int(n) + 1 // room to see the end
 		}
 		size = min(size, maxBodyBytes+1)
 		if !s.memory.take(account, size-held) {
-			return wire.Overloaded(time.Second)
+			return nil, free, wire.Overloaded(time.Second)
 		}
 		held = size
 		grown := make([]byte, size)
@@ -98,20 +98,20 @@ func (s *server) withBody(x *exchange, use func([]byte) *wire.Error) error {
 		more, err := fill(grown[n:], x.r.Body)
 		body = grown[:n+more]
 		if len(body) > maxBodyBytes {
-			return wire.BodyTooLarge(maxBodyBytes)
+			return nil, free, wire.BodyTooLarge(maxBodyBytes)
 		}
 		if err == io.EOF { //nolint:errorlint // a wrapped one would not be the end of the body
 			break
 		}
 		if err != nil {
-			return unread(x.r, err)
+			return nil, free, unread(x.r, err)
 		}
 	}
 	_ = rc.SetReadDeadline(time.Time{})
-	if e := use(body); e != nil {
-		return e
-	}
-	return nil
+	// Room that was only for reading is garbage when the body has been decoded.
+	s.memory.give(account, held-len(body))
+	held = len(body)
+	return body, free, nil
 }
 
 // fill reads until b is full. Unlike [io.ReadFull] it returns the reader's own error,

@@ -312,6 +312,40 @@ func TestBodyMemory(t *testing.T) {
 	})
 }
 
+// What a call asks is held as long as the call runs, so it counts as long.
+func TestBodyMemory_Running(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, dial := bubble(t, func(ctx context.Context, emit chat.Emitter) error {
+			pass(time.Minute)
+			return say("x")(ctx, emit)
+		})
+		const each = 12 << 20
+		call := func() net.Conn {
+			c := dial()
+			go func() { _, _ = io.WriteString(c, request("a", each)+pad(each)) }()
+			synctest.Wait()
+			return c
+		}
+		first, second, third := call(), call(), call()
+		if _, own := api.Held(h, "a"); own != 2*each {
+			t.Errorf("two calls of %d bytes run, %d are counted", each, own)
+		}
+		if r := answer(t, third); r.StatusCode != 503 {
+			t.Errorf("the third got %d %s, want 503", r.StatusCode, r.body)
+		}
+		for _, c := range []net.Conn{first, second} {
+			if r := answer(t, c); r.StatusCode != 200 {
+				t.Errorf("%d %s", r.StatusCode, r.body)
+			}
+		}
+		synctest.Wait()
+		if all, own := api.Held(h, "a"); all != 0 || own != 0 {
+			t.Errorf("%d and %d bytes are still counted", all, own)
+		}
+	})
+}
+
 // A reader that takes nothing is gone after its time, whole and streamed; one that is
 // only slow is not.
 func TestSlowReader(t *testing.T) {

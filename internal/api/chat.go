@@ -25,13 +25,14 @@ func (s *server) chatCompletions(x *exchange, _ string) error {
 	if e := checkMedia(x.r.Header); e != nil {
 		return e
 	}
-	var req *wire.ChatRequest
-	err = s.withBody(x, func(body []byte) (e *wire.Error) {
-		req, e = wire.DecodeChat(body)
-		return e
-	})
+	body, free, err := s.readBody(x)
+	defer free()
 	if err != nil {
 		return err
+	}
+	req, invalid := wire.DecodeChat(body)
+	if invalid != nil {
+		return invalid
 	}
 	x.model, x.stream = req.Model, req.Stream
 	var emit chat.Emitter = &whole{exchange: x}

@@ -1,0 +1,140 @@
+// Package stub is a provider of models for tests: it speaks the convention and does what the last
+// message of a request tells it, word by word, so that a test knows every byte of its answer.
+package stub
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Server is a running provider.
+type Server struct {
+	// URL is the base of its paths.
+	URL string
+
+	server    *httptest.Server
+	running   atomic.Int64
+	calls     atomic.Int64
+	cancelled atomic.Int64
+}
+
+// Start runs a provider until Close.
+func Start() *Server {
+	s := &Server{}
+	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
+	s.URL = s.server.URL + "/v1"
+	return s
+}
+
+// Close cuts what runs.
+func (s *Server) Close() {
+	s.server.CloseClientConnections()
+	s.server.Close()
+}
+
+// Running is how many calls are being answered.
+func (s *Server) Running() int64 { return s.running.Load() }
+
+// Calls is how many calls have come.
+func (s *Server) Calls() int64 { return s.calls.Load() }
+
+// Cancelled is how many callers left before the end.
+func (s *Server) Cancelled() int64 { return s.cancelled.Load() }
+
+// Word is the text of one event: one token of the common vocabularies.
+const Word = " yes"
+
+// order is what a call is told to do.
+type order struct {
+	words   int           // events with a word each
+	pace    time.Duration // between them
+	silent  time.Duration // once, after the first
+	usage   string        // "none", or counts that are told whatever they are
+	hostile string        // a way to misbehave
+}
+
+// parse reads orders such as "words=5 pace=2ms".
+func parse(text string) order {
+	o := order{words: 3}
+	for field := range strings.FieldsSeq(text) {
+		key, value, _ := strings.Cut(field, "=")
+		switch key {
+		case "words":
+			o.words, _ = strconv.Atoi(value)
+		case "pace":
+			o.pace, _ = time.ParseDuration(value)
+		case "silent":
+			o.silent, _ = time.ParseDuration(value)
+		case "usage":
+			o.usage = value
+		case "hostile":
+			o.hostile = value
+		}
+	}
+	return o
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	s.calls.Add(1)
+	s.running.Add(1)
+	defer s.running.Add(-1)
+	var req struct {
+		MaxTokens int `json:"max_tokens"`
+		Messages  []struct{ Content string }
+	}
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil || len(req.Messages) == 0 {
+		http.Error(w, "no chat", http.StatusBadRequest)
+		return
+	}
+	o := parse(req.Messages[len(req.Messages)-1].Content)
+	if o.hostile != "" {
+		misbehave(w, r, o.hostile)
+		return
+	}
+	finish := "stop"
+	if req.MaxTokens > 0 && req.MaxTokens <= o.words {
+		o.words, finish = req.MaxTokens, "length"
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	if !answer(w, r, o, finish) {
+		s.cancelled.Add(1)
+	}
+}
+
+// answer says the words and reports whether the caller heard them all.
+func answer(w http.ResponseWriter, r *http.Request, o order, finish string) bool {
+	rc := http.NewResponseController(w)
+	for i := range o.words {
+		wait := o.pace
+		if i == 1 && o.silent > 0 {
+			wait = o.silent
+		}
+		if wait > 0 {
+			_ = rc.Flush()
+			select {
+			case <-time.After(wait):
+			case <-r.Context().Done():
+				return false
+			}
+		}
+		if _, err := fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":%q}}]}\n\n", Word); err != nil {
+			return false
+		}
+	}
+	fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":%q}]}\n\n", finish)
+	switch o.usage {
+	case "none":
+	case "":
+		fmt.Fprintf(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":%d}}\n\n", o.words)
+	default:
+		fmt.Fprintf(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":%s,\"completion_tokens\":%s}}\n\n", o.usage, o.usage)
+	}
+	_, err := fmt.Fprint(w, "data: [DONE]\n\n")
+	return err == nil && rc.Flush() == nil
+}
