@@ -29,7 +29,7 @@ type Authenticator interface {
 	Authenticate(values []string, now time.Time) (*account.Principal, error)
 }
 
-// Config is what the door opens to. All fields are required.
+// Config is what the door opens to. All fields but Observe are required.
 type Config struct {
 	Chat    Completer
 	Keys    Authenticator
@@ -40,6 +40,8 @@ type Config struct {
 	// Draining reports whether new calls are refused because the server stops.
 	Draining func() bool
 	Log      *slog.Logger
+	// Observe is told of every request at its end; nil tells nobody. It must be quick.
+	Observe func(Observation)
 }
 
 // writeTimeout bounds how long one write may wait for a reader that does not read.
@@ -126,6 +128,7 @@ func (s *server) close(x *exchange) {
 		}
 	}
 	s.log(x)
+	s.observe(x)
 	if p != nil {
 		panic(p)
 	}

@@ -11,6 +11,35 @@ import (
 	"github.com/parley-ai/parley/internal/ledger"
 )
 
+// Observation is what is known of a request at its end, for whoever measures.
+type Observation struct {
+	Route  string // a name of the route table, "preflight" or "unknown"
+	Model  string // on offer, or empty: never a client's own text
+	Stream bool
+	Status int
+	Code   string // of the error, or empty
+	Took   time.Duration
+	Call   chat.Summary
+}
+
+// observe hands the end of a request to who measures.
+func (s *server) observe(x *exchange) {
+	if s.Observe == nil {
+		return
+	}
+	o := Observation{Route: x.route, Stream: x.stream, Status: x.status, Took: time.Since(x.now), Call: x.call}
+	if x.err != nil {
+		status, code := Describe(x.err)
+		if o.Code = code; o.Status == 0 {
+			o.Status = status
+		}
+	}
+	if m, ok := s.Catalog.Lookup(x.model, x.now); ok {
+		o.Model = m.ID
+	}
+	s.Observe(o)
+}
+
 // log writes the line of a request: who, what, how much and how long. Prompts, answers
 // and secrets are never in it. What is our fault is an error and carries its text;
 // what is the caller's is information.

@@ -25,7 +25,9 @@ import (
 	"github.com/parley-ai/parley/internal/api"
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/routing"
+	"github.com/parley-ai/parley/internal/telemetry"
 	"github.com/parley-ai/parley/internal/upstream"
 )
 
@@ -46,8 +48,8 @@ type Options struct {
 	// Debug logs what only a developer wants to know.
 	Debug bool
 
-	// providers replaces the embedded engine in tests.
-	providers func(*config.Config, *screen) (map[string]upstream.Provider, func() error, error)
+	// upstreams replaces what computes in tests.
+	upstreams func(*config.Config, *screen) (*upstreams, error)
 	// free replaces the question to the file system in tests.
 	free func(dir string) (uint64, error)
 }
@@ -55,20 +57,23 @@ type Options struct {
 // App is a server that has opened everything and serves nobody yet. Run serves;
 // Close must be called in any case.
 type App struct {
-	options  Options
-	config   *config.Config
-	screen   *screen
-	log      *slog.Logger
-	started  time.Time
-	rooms    *rooms
-	engines  func() error // closes what computes answers
-	tls      *tls.Config  // nil without
-	listener net.Listener
-	operator net.Listener
-	calls    calls
-	state    atomic.Int32
-	cut      chan struct{} // one token: a second signal
-	first    *firstStart   // nil on a later start
+	options   Options
+	config    *config.Config
+	screen    *screen
+	log       *slog.Logger
+	started   time.Time
+	rooms     *rooms
+	upstreams *upstreams
+	tls       *tls.Config // nil without
+	listener  net.Listener
+	operator  net.Listener
+	measured  net.Listener       // of the metrics; nil without
+	metrics   *telemetry.Metrics // nil without
+	calls     calls
+	limiter   *ratelimit.Limiter
+	state     atomic.Int32
+	cut       chan struct{} // one token: a second signal
+	first     *firstStart   // nil on a later start
 }
 
 // The states of a server as /readyz sees them, in their order.
@@ -82,8 +87,8 @@ const (
 // Open opens the data directory and the models and takes the address. It prints what
 // it finds. Errors are [*Error], [*InUseError] or carry their own sentence.
 func Open(ctx context.Context, o Options) (_ *App, err error) {
-	if o.providers == nil {
-		o.providers = openEngines
+	if o.upstreams == nil {
+		o.upstreams = openUpstreams
 	}
 	if o.free == nil {
 		o.free = freeBytes
@@ -99,6 +104,9 @@ func Open(ctx context.Context, o Options) (_ *App, err error) {
 		}
 	}()
 	a.screen.note("parley %s    data %s    %s", Version(a.options.Version), a.config.Data, a.config.Source)
+	if err := a.openMetrics(ctx); err != nil {
+		return a, err
+	}
 	if err := a.openBooks(ctx); err != nil {
 		return a, err
 	}
@@ -108,12 +116,11 @@ func Open(ctx context.Context, o Options) (_ *App, err error) {
 	if a.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", a.config.Listen); err != nil {
 		return a, refuse("listen", "The address "+a.config.Listen+" cannot be used: "+reason(err)+".", "Choose another with --listen.")
 	}
-	providers, closeEngines, err := o.providers(a.config, a.screen)
-	if err != nil {
+	if a.upstreams, err = o.upstreams(a.config, a.screen); err != nil {
 		return a, err
 	}
-	a.engines = closeEngines
-	if a.calls.Handler, err = a.door(providers); err != nil {
+	a.measureEngines()
+	if a.calls.Handler, err = a.door(); err != nil {
 		return a, err
 	}
 	if a.operator, err = admin.Listen(a.config.Data); err != nil {
@@ -132,7 +139,7 @@ func (a *App) openBooks(ctx context.Context) (err error) {
 	if free, err := a.options.free(dir); err == nil && free < leastFree {
 		return refuse("disk_full", fmt.Sprintf("There is too little space for the books: %d MiB are free on the disk of %s, %d MiB are needed.", free>>20, dir, leastFree>>20), "Make room, then start again.")
 	}
-	if a.rooms, err = openRooms(ctx, a.config, dir); err != nil {
+	if a.rooms, err = openRooms(ctx, a.config, dir, a.metrics); err != nil {
 		return err
 	}
 	r := a.rooms
@@ -157,7 +164,7 @@ func (a *App) openBooks(ctx context.Context) (err error) {
 		a.screen.note("recovered %s of the last run: %d settled, %d voided", plural(n.Settled+n.Voided, "call"), n.Settled, n.Voided)
 	}
 	a.strandedPlans()
-	return nil
+	return a.openLimits(ctx)
 }
 
 // strandedPlans tells of accounts whose plan the configuration has lost: they can use
@@ -175,22 +182,32 @@ func (a *App) strandedPlans() {
 }
 
 // door wires the line and returns its public handler.
-func (a *App) door(providers map[string]upstream.Provider) (http.Handler, error) {
-	router := routing.New(providers)
+func (a *App) door() (http.Handler, error) {
+	providers := make(map[string]upstream.Provider, len(a.upstreams.providers))
+	for id, p := range a.upstreams.providers {
+		providers[id] = countedProvider{p, id, a.metrics}
+	}
+	router := routing.New(providers).WithOptions(a.upstreams.options)
 	for _, m := range a.rooms.catalog.List(time.Now()) {
 		if err := router.Check(m); err != nil {
 			return nil, err
 		}
 	}
+	line := &chat.Service{
+		Catalog: a.rooms.catalog, Ledger: a.rooms.ledger, Limiter: a.limiter,
+		Router: countedRouter{router, a.metrics}, Describe: api.Describe,
+	}
 	return api.New(api.Config{
-		Chat:    &chat.Service{Catalog: a.rooms.catalog, Ledger: a.rooms.ledger, Router: router, Describe: api.Describe},
+		Chat:    countedCalls{line, a.metrics},
 		Keys:    a.rooms.keys,
 		Catalog: a.rooms.catalog,
+		Limiter: a.limiter,
 		Ready:   a.ready,
 		Draining: func() bool {
 			return a.state.Load() >= draining
 		},
-		Log: a.log,
+		Log:     a.log,
+		Observe: observe(a.metrics),
 	}), nil
 }
 
@@ -254,13 +271,16 @@ func (a *App) Close() error {
 	if a.operator != nil {
 		errs = append(errs, closed(a.operator), admin.Remove(a.config.Data))
 	}
-	if a.engines != nil {
-		errs = append(errs, a.engines())
+	if a.measured != nil {
+		errs = append(errs, closed(a.measured))
+	}
+	if a.upstreams != nil {
+		errs = append(errs, a.upstreams.close())
 	}
 	if a.rooms != nil {
 		errs = append(errs, a.rooms.close())
 	}
-	a.listener, a.operator, a.engines, a.rooms = nil, nil, nil, nil
+	a.listener, a.operator, a.measured, a.upstreams, a.rooms = nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 

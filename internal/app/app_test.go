@@ -112,8 +112,8 @@ func options(t *testing.T, dir string, p *provider) (Options, *output, *output) 
 	out, errs := &output{line: make(chan struct{}, 1)}, &output{line: make(chan struct{}, 1)}
 	return Options{
 		Config: c, Stdout: out, Stderr: errs,
-		providers: func(*config.Config, *screen) (map[string]upstream.Provider, func() error, error) {
-			return map[string]upstream.Provider{"local": p}, func() error { return nil }, nil
+		upstreams: func(*config.Config, *screen) (*upstreams, error) {
+			return &upstreams{providers: map[string]upstream.Provider{"local": p}}, nil
 		},
 	}, out, errs
 }
@@ -319,7 +319,7 @@ func TestOpen_Refusals(t *testing.T) {
 		}},
 		{"no weights", "no_weights", func(t *testing.T, o *Options) {
 			t.Helper()
-			o.providers = nil
+			o.upstreams = nil
 			o.Config.Upstreams[0].Weights = filepath.Join(t.TempDir(), "none.gguf")
 		}},
 		{"no certificate", "tls", func(_ *testing.T, o *Options) { o.Config.TLS = config.TLS{Cert: "none", Key: "none"} }},

@@ -27,7 +27,7 @@ import (
 func tiny(t *testing.T) (Options, *output, *output) {
 	t.Helper()
 	o, out, errs := options(t, t.TempDir(), nil)
-	o.providers = nil
+	o.upstreams = nil
 	path := filepath.Join(t.TempDir(), "tiny.random.gguf")
 	if err := enginetest.WriteModel(path, 1); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -9,32 +8,7 @@ import (
 
 	"github.com/parley-ai/parley/engine"
 	"github.com/parley-ai/parley/internal/config"
-	"github.com/parley-ai/parley/internal/upstream"
-	"github.com/parley-ai/parley/internal/upstream/local"
 )
-
-// openEngines loads the weights of every local upstream. The function it returns ends
-// them.
-func openEngines(c *config.Config, s *screen) (_ map[string]upstream.Provider, _ func() error, err error) {
-	var engines []*engine.Engine
-	closeAll := func() error {
-		var errs []error
-		for _, e := range engines {
-			errs = append(errs, e.Close())
-		}
-		return errors.Join(errs...)
-	}
-	providers := make(map[string]upstream.Provider, len(c.Upstreams))
-	for _, u := range c.Upstreams {
-		e, err := openEngine(c, u, s)
-		if err != nil {
-			return nil, nil, errors.Join(err, closeAll())
-		}
-		engines = append(engines, e)
-		providers[u.ID] = local.New(e)
-	}
-	return providers, closeAll, nil
-}
 
 // openEngine loads the weights of one upstream and says what runs.
 func openEngine(c *config.Config, u config.Upstream, s *screen) (*engine.Engine, error) {

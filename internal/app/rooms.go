@@ -14,6 +14,7 @@ import (
 	"github.com/parley-ai/parley/internal/config"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/store"
+	"github.com/parley-ai/parley/internal/telemetry"
 )
 
 // rooms is everything on a data directory that needs no network and no weights.
@@ -26,11 +27,12 @@ type rooms struct {
 	accounts *account.Directory
 	keys     *apikey.Keyring
 	catalog  *catalog.Catalog
+	metrics  *telemetry.Metrics // nil measures nothing
 }
 
 // openRooms locks dir, which is prepared, and opens its rooms. The caller closes them.
-func openRooms(ctx context.Context, c *config.Config, dir string) (r *rooms, err error) {
-	r = &rooms{}
+func openRooms(ctx context.Context, c *config.Config, dir string, m *telemetry.Metrics) (r *rooms, err error) {
+	r = &rooms{metrics: m}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -53,7 +55,7 @@ func openRooms(ctx context.Context, c *config.Config, dir string) (r *rooms, err
 		return r, err
 	}
 	// The ledger outlives ctx: what ends a server must not end the writing of its books.
-	if r.ledger, r.recovery, err = ledger.Open(context.WithoutCancel(ctx), r.db, r.progress); err != nil {
+	if r.ledger, r.recovery, err = ledger.Open(context.WithoutCancel(ctx), countedBooks{r.db, m}, r.progress); err != nil {
 		return r, fmt.Errorf("the books cannot be opened: %w", err)
 	}
 	r.accounts = account.NewDirectory(r.db)
@@ -87,7 +89,8 @@ func (r *rooms) close() error {
 // api is the operator's API over the rooms.
 func (r *rooms) api(status func() admin.Status) http.Handler {
 	return admin.New(admin.Config{
-		Accounts: r.accounts, Keys: r.keys, Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Status: status,
+		Accounts: countedAccounts{r.accounts, r.metrics}, Keys: countedKeys{r.keys, r.metrics},
+		Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Status: status,
 	})
 }
 
@@ -144,7 +147,7 @@ func OpenOffline(ctx context.Context, c *config.Config, create bool) (*Offline, 
 	if err := prepare(c.Data); err != nil {
 		return nil, err
 	}
-	r, err := openRooms(ctx, c, c.Data)
+	r, err := openRooms(ctx, c, c.Data, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -53,13 +53,20 @@ func (a *App) Run(ctx context.Context) error {
 	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
 	public := a.server(base, &a.calls)
 	operator := a.server(rest, a.rooms.api(a.status))
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer endRest()
 	group.Go(func() { failed <- a.servePublic(public) })
 	group.Go(func() { failed <- operator.Serve(a.operator) })
+	if a.measured != nil {
+		measured := a.server(rest, metricsDoor(a.metrics.Handler()))
+		group.Go(func() { failed <- measured.Serve(a.measured) })
+		// A scrape that is under way reads what is closed next.
+		defer func() { _ = end(context.WithoutCancel(ctx), measured) }()
+	}
 	group.Go(func() { a.watchDisk(rest) })
+	group.Go(func() { a.sweepLimits(rest) })
 	group.Go(func() {
 		if err := a.rooms.keys.Run(rest); err != nil && rest.Err() == nil {
 			a.log.Warn("key use not noted", "error", err)

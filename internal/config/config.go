@@ -36,6 +36,8 @@ type Config struct {
 	TLS TLS
 	// Drain says how the server stops.
 	Drain Drain
+	// Metrics says where this process is measured.
+	Metrics Metrics
 	// Engine sizes the embedded engine.
 	Engine Engine
 	// Plans are the tiers an account can be on, at least one.
@@ -61,6 +63,12 @@ type Drain struct {
 	Limit time.Duration
 }
 
+// Metrics is a listener of its own, because who may call need not see how much is called.
+type Metrics struct {
+	// Listen is the TCP address that serves /metrics; empty serves it nowhere.
+	Listen string
+}
+
 // Engine sizes the embedded engine. Zero values leave the choice to the engine.
 type Engine struct {
 	// Threads that compute; 0 means the number of cores less one, at least 1.
@@ -71,23 +79,13 @@ type Engine struct {
 	KVBytes int64
 }
 
-// Plan is a tier of accounts. Its limits are carried with every account; this
-// version shows them and enforces them from the next one on. Zero means no limit.
+// Plan is a tier of accounts. Its limits bind an account, all its keys together. Zero
+// means no limit.
 type Plan struct {
 	ID          string
 	RPM         int64
 	TPM         int64
 	Concurrency int64
-}
-
-// Upstream is a place where models run. The only Kind of this version is "local",
-// the embedded engine.
-type Upstream struct {
-	ID   string
-	Kind string
-	// Weights is the GGUF file of a local upstream. Empty means that the default
-	// weights are sought in ./weights, beside the binary, then in DATA/weights.
-	Weights string
 }
 
 // Model is what customers name in a request.
@@ -106,7 +104,7 @@ type Model struct {
 	Deprecated time.Time
 	// Plans are the plans that include the model, at least one.
 	Plans []string
-	// Targets are where it runs. This version takes exactly one.
+	// Targets are where it runs, at least one; they are tried in order.
 	Targets []Target
 }
 

@@ -96,6 +96,7 @@ func (r *reader) file(root *yaml.Node, c *Config) {
 		{"data", r.path("data", &c.Data)},
 		{"tls", func(n *yaml.Node) { r.tls(n, &c.TLS) }},
 		{"drain", func(n *yaml.Node) { r.drain(n, &c.Drain) }},
+		{"metrics", func(n *yaml.Node) { r.metrics(n, &c.Metrics) }},
 		{"engine", func(n *yaml.Node) { r.engine(n, &c.Engine) }},
 		{"plans", func(n *yaml.Node) {
 			r.list(n, "plans", func(item *yaml.Node) { r.plan(item, c, &s) })
@@ -108,7 +109,6 @@ func (r *reader) file(root *yaml.Node, c *Config) {
 		}},
 		{key: "public_url"},
 		{key: "trusted_proxies"},
-		{key: "metrics"},
 	})
 	if seen == nil {
 		return
@@ -150,6 +150,13 @@ func (r *reader) drain(n *yaml.Node, d *Drain) {
 	})
 }
 
+func (r *reader) metrics(n *yaml.Node, m *Metrics) {
+	seen := r.fields(n, "metrics: ", "Metrics", []field{{"listen", r.address("metrics: listen", &m.Listen)}})
+	if seen != nil && seen["listen"] == nil {
+		r.problem(n, "metrics has no listen. Add listen: 127.0.0.1:9464")
+	}
+}
+
 func (r *reader) engine(n *yaml.Node, e *Engine) {
 	r.fields(n, "engine: ", "Engine settings", []field{
 		{"threads", r.count("engine: threads", 0, &e.Threads)},
@@ -169,35 +176,6 @@ func (r *reader) plan(n *yaml.Node, c *Config, s *section) {
 	})
 	s.plans = append(s.plans, n)
 	c.Plans = append(c.Plans, p)
-}
-
-func (r *reader) upstream(n *yaml.Node, c *Config, s *section) {
-	var u Upstream
-	where := r.entry(n, "upstream", &u.ID)
-	kindNode := child(n, "kind")
-	if kindNode != nil {
-		r.str(where+"kind", &u.Kind)(kindNode)
-	}
-	s.upstreams = append(s.upstreams, n)
-	c.Upstreams = append(c.Upstreams, u)
-	if kindNode != nil && u.Kind != "local" {
-		// Its other keys belong to that kind: one problem says it all.
-		r.problem(kindNode, "%skind %q is not supported by this version. Use kind: local.", where, u.Kind)
-		return
-	}
-	if kindNode == nil && n.Kind == yaml.MappingNode {
-		r.problem(n, "%sno kind. Add kind: local.", where)
-	}
-	weights := &c.Upstreams[len(c.Upstreams)-1].Weights
-	r.fields(n, where, "Upstreams of kind local", []field{
-		{"id", func(*yaml.Node) {}},
-		{"kind", func(*yaml.Node) {}},
-		{"weights", r.path(where+"weights", weights)},
-		{key: "base_url"},
-		{key: "api_key"},
-		{key: "retries"},
-		{key: "timeouts"},
-	})
 }
 
 func (r *reader) model(n *yaml.Node, c *Config, s *section) {
@@ -273,8 +251,8 @@ func (r *reader) targets(n *yaml.Node, where string, m *Model, s *section) {
 		if seen != nil && (seen["upstream"] == nil || t.Model == "") {
 			r.problem(item, "%sa target needs upstream and model.", where)
 		}
-		if len(m.Targets) == 2 {
-			r.problem(item, "%sseveral targets are not supported by this version. Leave one.", where)
+		if i := slices.Index(m.Targets, t); i < len(m.Targets)-1 {
+			r.problem(item, "%starget %s/%s is named twice.", where, t.Upstream, t.Model)
 		}
 	})
 	if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {

@@ -175,14 +175,23 @@ func (b *batch) post(ctx context.Context) error {
 // Receipts returns the ended calls of an account, newest first, at most limit.
 func (d *DB) Receipts(ctx context.Context, accountID string, limit int) ([]ledger.Receipt, error) {
 	rs, err := d.read.QueryContext(ctx, `SELECT `+chargeColumns+` FROM charge WHERE account_id = $1 ORDER BY id DESC LIMIT $2`, accountID, limit)
-	return rows(rs, err, func(rs *sql.Rows, r *ledger.Receipt) error {
-		var created sql.NullInt64
-		var first, total int64
-		err := rs.Scan(&r.RequestID, &r.CompletionID, &r.AccountID, &r.KeyID, &r.Model, &r.PriceID, &r.PlanVersion, &r.Stream, &created,
-			&r.PromptTokens, &r.CachedTokens, &r.CompletionTokens, &r.OutputLimit, &r.Hold, &r.Charge, &r.WrittenOff,
-			&r.Status, &r.ErrorCode, &r.State, &r.Ending, &r.UsageSource, &r.Target, &r.Attempts, &first, &total)
-		r.CreatedAt = instant(created)
-		r.FirstToken, r.Total = time.Duration(first)*time.Microsecond, time.Duration(total)*time.Microsecond
-		return err
-	})
+	return rows(rs, err, scanReceipt)
+}
+
+// ReceiptsSince returns the ended calls of all accounts that were made at that time or
+// later, in the order of their times.
+func (d *DB) ReceiptsSince(ctx context.Context, t time.Time) ([]ledger.Receipt, error) {
+	rs, err := d.read.QueryContext(ctx, `SELECT `+chargeColumns+` FROM charge WHERE created_at >= $1 ORDER BY created_at, id`, micros(t))
+	return rows(rs, err, scanReceipt)
+}
+
+func scanReceipt(rs *sql.Rows, r *ledger.Receipt) error {
+	var created sql.NullInt64
+	var first, total int64
+	err := rs.Scan(&r.RequestID, &r.CompletionID, &r.AccountID, &r.KeyID, &r.Model, &r.PriceID, &r.PlanVersion, &r.Stream, &created,
+		&r.PromptTokens, &r.CachedTokens, &r.CompletionTokens, &r.OutputLimit, &r.Hold, &r.Charge, &r.WrittenOff,
+		&r.Status, &r.ErrorCode, &r.State, &r.Ending, &r.UsageSource, &r.Target, &r.Attempts, &first, &total)
+	r.CreatedAt = instant(created)
+	r.FirstToken, r.Total = time.Duration(first)*time.Microsecond, time.Duration(total)*time.Microsecond
+	return err
 }

@@ -285,6 +285,33 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
+// Limits are counted again from the receipts of all accounts, in the order of the calls.
+func TestReceiptsSince(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := open(t, t.TempDir())
+	price := savePrice(t, db, model())
+	accounts := []string{addAccount(t, db, "Acme"), addAccount(t, db, "Other")}
+	commit(t, db, grant(accounts[0], 10_000, ""), grant(accounts[1], 10_000, ""))
+	var all []ledger.Receipt
+	for i := range 6 {
+		r := receipt(accounts[i%2], price, false)
+		r.CreatedAt = at.Add(time.Duration(i) * time.Second)
+		all = append(all, r)
+	}
+	for _, i := range []int{3, 0, 5, 1, 4, 2} { // they end in another order than they begin
+		commit(t, db, ledger.Op{Close: &all[i]})
+	}
+	for after, want := range map[time.Duration][]ledger.Receipt{
+		-time.Second: all, 0: all, time.Microsecond: all[1:], 3 * time.Second: all[3:], time.Minute: nil,
+	} {
+		got, err := db.ReceiptsSince(ctx, at.Add(after))
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			t.Errorf("ReceiptsSince %s later: %v (-want +got):\n%s", after, err, diff)
+		}
+	}
+}
+
 func TestOpenHolds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -460,6 +487,7 @@ func TestClosed(t *testing.T) {
 		"OpenHolds":     func() error { _, err := db.OpenHolds(ctx); return err },
 		"Commit":        func() error { _, err := db.Commit(ctx, nil); return err },
 		"Receipts":      func() error { _, err := db.Receipts(ctx, "", 1); return err },
+		"ReceiptsSince": func() error { _, err := db.ReceiptsSince(ctx, at); return err },
 		"Verify":        func() error { _, err := db.Verify(ctx); return err },
 	} {
 		if err := call(); err == nil {
