@@ -3,7 +3,8 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# Linked in, so that the build does not depend on what git thinks of the directory.
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || true)
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 WEIGHTS  := weights/SmolLM2-135M-Instruct.Q4_1.gguf
 LINT     := .cache/bin/golangci-lint
@@ -20,7 +21,7 @@ run: weights build ## Fetch the weights, build, and serve in the foreground (ARG
 
 .PHONY: build
 build: ## Build the static binary bin/parley
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/parley ./cmd/parley
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o bin/parley ./cmd/parley
 
 .PHONY: test
 test: ## Set everything up and run every test, with the race detector and the built binary
@@ -53,9 +54,17 @@ lint: $(LINT) ## Vet, modernise, check the format and run the linters
 fmt: $(LINT) ## Format every Go file (gofumpt, gci)
 	$(LINT) fmt
 
+.PHONY: bench
+bench: build ## Measure charges a second and the line beside other proxies (ARGS="-out FILE")
+	@tools/bench.sh $(ARGS)
+
 .PHONY: bench-engine
 bench-engine: weights ## Measure the embedded engine on this machine
 	go run ./engine/internal/bench -weights $(WEIGHTS) $(ARGS)
+
+.PHONY: load
+load: build ## Call a server from many clients and check every answer and bill (ARGS="-clients 128")
+	go run -C tools ./loadgen -bin $(CURDIR)/bin/parley $(ARGS)
 
 .PHONY: weights
 weights: ## Fetch the model's weights where they are not there and right (SHA-256)

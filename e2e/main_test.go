@@ -42,7 +42,7 @@ func testMain(m *testing.M) int {
 		}
 		defer os.RemoveAll(dir)
 		bin = filepath.Join(dir, "parley")
-		build := exec.Command("go", "build", "-trimpath", "-o", bin, "./cmd/parley")
+		build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", bin, "./cmd/parley")
 		build.Dir = root
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {

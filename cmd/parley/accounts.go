@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/parley-ai/parley/internal/admin"
 )
@@ -78,12 +80,9 @@ func (e *env) account(a admin.Account, s admin.Summary) {
 	line("held", "−", sums[2], "", running)
 	e.print("%s", strings.Repeat(" ", 16)+strings.Repeat("-", width+3))
 	line("available", " ", sums[3], "IU", "")
-	if s.Plan == nil {
-		e.print("  plan          %s, which the configuration does not have", a.Plan)
-	} else {
-		e.print("  plan          %s", a.Plan)
+	e.print("  plan          %s", planLine(a, s.Plan != nil))
+	if s.Plan != nil {
 		e.print("  limits        %s", limits(*s.Plan))
-		e.print("                %s", e.paint(dim, unenforced))
 	}
 	keys := []string{count(s.KeysActive) + " active"}
 	if s.KeysExpired > 0 {
@@ -95,8 +94,33 @@ func (e *env) account(a admin.Account, s admin.Summary) {
 	e.print("  keys          %s", strings.Join(keys, ", "))
 }
 
-// unenforced is said wherever limits are shown: nobody shall rely on them.
-const unenforced = "Limits are not enforced by this version."
+// planLine says which plan applies and until when; known, whether there is such a plan.
+func planLine(a admin.Account, known bool) string {
+	lost := ""
+	if !known {
+		lost = ", which the configuration does not have"
+	}
+	sub := a.Subscription
+	if sub == nil {
+		return a.Plan + lost
+	}
+	day := sub.Until.UTC().Format("2 Jan 2006")
+	switch {
+	case sub.Status != "active":
+		return a.Plan + lost + "; the subscription to " + sub.Plan + " ended on " + day
+	case sub.Plan == a.Plan:
+		return a.Plan + lost + ", subscribed until " + day
+	}
+	return sub.Plan + lost + ", subscribed until " + day + ", then " + a.Plan
+}
+
+// plan is the one that applies to an account.
+func plan(a admin.Account) string {
+	if a.Subscription != nil && a.Subscription.Status == "active" {
+		return a.Subscription.Plan
+	}
+	return a.Plan
+}
 
 func pad(s string, n int) string { return s + strings.Repeat(" ", max(0, n-len(s))) }
 
@@ -153,9 +177,45 @@ func (a *accountSet) Run(e *env) error {
 			return e.named(c, a.Name, err)
 		}
 		return e.answer(account, func() {
-			e.print("%s is %s, on plan %s.", account.Name, e.status(account.Status), account.Plan)
+			e.print("%s is %s, on plan %s.", account.Name, e.status(account.Status), plan(account))
 		})
 	})
+}
+
+type subscriptionSet struct {
+	directory
+	Name  string `arg:"" help:"Name or id of the account."`
+	Plan  string `required:"" help:"Plan that applies until then." placeholder:"PLAN"`
+	Until string `required:"" help:"When it ends, as 2026-12-31T00:00:00Z. The account then has its own plan again." placeholder:"TIME"`
+}
+
+func (subscriptionSet) Help() string {
+	return `Example: parley subscription set "Example Lab" --plan pro --until 2026-12-31T00:00:00Z`
+}
+
+func (s *subscriptionSet) Run(e *env) error {
+	until, err := moment("--until", s.Until)
+	if err != nil {
+		return err
+	}
+	return e.with(s.directory, false, func(c *admin.Client) error {
+		account, err := c.Subscribe(e.ctx, s.Name, admin.NewSubscription{Plan: s.Plan, Until: until})
+		if err != nil {
+			return e.named(c, s.Name, err)
+		}
+		return e.answer(account, func() {
+			e.print("%s is on plan %s until %s, then on %s.", account.Name, account.Subscription.Plan, date(account.Subscription.Until), account.Plan)
+		})
+	})
+}
+
+// moment reads the time that a flag was given.
+func moment(flag, text string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, usageError{fmt.Sprintf("%s must be a time such as 2026-12-31T00:00:00Z, not %q.", flag, text)}
+	}
+	return t, nil
 }
 
 type accountLs struct{ directory }
@@ -174,7 +234,7 @@ func (a *accountLs) Run(e *env) error {
 			amounts = credits(amounts...)
 			rows := make([][]string, len(all))
 			for i, a := range all {
-				rows[i] = []string{a.Name, a.ID, a.Plan, e.status(a.Status), amounts[i]}
+				rows[i] = []string{a.Name, a.ID, plan(a), e.status(a.Status), amounts[i]}
 			}
 			e.table([]column{{head: "NAME", cut: true}, {head: "ID", cut: true}, {head: "PLAN"}, {head: "STATUS"}, {head: "AVAILABLE IU", right: true}}, rows)
 		})

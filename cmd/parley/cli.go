@@ -31,6 +31,9 @@ type cli struct {
 		Set    accountSet    `cmd:"" help:"Change an account's plan or status."`
 		Ls     accountLs     `cmd:"" help:"List all accounts."`
 	} `cmd:"" help:"Accounts: who pays."`
+	Subscription struct {
+		Set subscriptionSet `cmd:"" help:"Put an account on a plan until a time."`
+	} `cmd:"" help:"Paid periods of accounts."`
 	Credit struct {
 		Add creditAdd `cmd:"" help:"Add credit to an account."`
 	} `cmd:"" help:"Credit of accounts."`

@@ -2,10 +2,10 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/parley-ai/parley/internal/admin"
 )
@@ -14,6 +14,8 @@ type keyCreate struct {
 	directory
 	Account string   `required:"" help:"Name or id of the account that pays." placeholder:"NAME"`
 	Name    string   `help:"Name of the key." default:"default" placeholder:"NAME"`
+	RPM     *int64   `help:"Most requests in any minute, within the plan's limit." placeholder:"N"`
+	TPM     *int64   `help:"Most tokens in any minute, within the plan's limit." placeholder:"N"`
 	Expires string   `help:"When it expires, as 2026-12-31T00:00:00Z; never without." placeholder:"TIME"`
 	Models  []string `help:"The only models it may use; all of the plan without." placeholder:"A,B"`
 }
@@ -25,13 +27,16 @@ func (keyCreate) Help() string {
 }
 
 func (k *keyCreate) Run(e *env) error {
-	in := admin.NewKey{Name: k.Name, Models: k.Models}
+	in := admin.NewKey{Name: k.Name, Models: k.Models, RPM: k.RPM, TPM: k.TPM}
 	if k.Expires != "" {
-		t, err := time.Parse(time.RFC3339, k.Expires)
+		t, err := moment("--expires", k.Expires)
 		if err != nil {
-			return usageError{"--expires must be a time such as 2026-12-31T00:00:00Z, not " + fmt.Sprintf("%q.", k.Expires)}
+			return err
 		}
 		in.ExpiresAt = &t
+	}
+	if k.RPM != nil && *k.RPM < 1 || k.TPM != nil && *k.TPM < 1 {
+		return usageError{"--rpm and --tpm must be at least 1. Leave them out for the plan's limits alone."}
 	}
 	return e.with(k.directory, false, func(c *admin.Client) error {
 		account, err := c.Account(e.ctx, k.Account)
@@ -42,9 +47,14 @@ func (k *keyCreate) Run(e *env) error {
 		if err != nil {
 			return err
 		}
+		// The key works whatever this says; without it only the limits are not told.
+		s, _ := c.Summary(e.ctx, account.ID)
 		return e.answer(made, func() {
 			e.print("%s", made.Secret)
 			e.note("Key %s (%s) for %s. Shown once; store it now.", k.Name, made.ID, account.Name)
+			if text := keyLimits(in, s.Plan); text != "" {
+				e.note("Limits %s.", text)
+			}
 			if len(in.Models) > 0 {
 				e.note("It may use %s.", strings.Join(in.Models, ", "))
 			}
@@ -53,6 +63,18 @@ func (k *keyCreate) Run(e *env) error {
 			}
 		})
 	})
+}
+
+// keyLimits says what binds a key that has limits of its own: those, else the plan's.
+func keyLimits(in admin.NewKey, plan *admin.Plan) string {
+	if in.RPM == nil && in.TPM == nil {
+		return ""
+	}
+	bound := admin.Plan{RPM: in.RPM, TPM: in.TPM}
+	if plan != nil {
+		bound.RPM, bound.TPM = cmp.Or(in.RPM, plan.RPM), cmp.Or(in.TPM, plan.TPM)
+	}
+	return limits(bound)
 }
 
 type keyLs struct {
@@ -78,7 +100,11 @@ func (e *env) keys(keys []admin.Key) {
 	}
 	columns := []column{{head: "NAME", cut: true}, {head: "ID", cut: true}, {head: "PREFIX"}, {head: "STATUS"}, {head: "LAST USED"}}
 	expires := slices.ContainsFunc(keys, func(k admin.Key) bool { return k.ExpiresAt != nil })
+	own := slices.ContainsFunc(keys, func(k admin.Key) bool { return k.RPM != nil || k.TPM != nil })
 	models := slices.ContainsFunc(keys, func(k admin.Key) bool { return len(k.Models) > 0 })
+	if own {
+		columns = append(columns, column{head: "REQUESTS/MIN", right: true}, column{head: "TOKENS/MIN", right: true})
+	}
 	if expires {
 		columns = append(columns, column{head: "EXPIRES"})
 	}
@@ -88,6 +114,9 @@ func (e *env) keys(keys []admin.Key) {
 	var rows [][]string
 	for _, k := range keys {
 		row := []string{k.Name, k.ID, k.Prefix + "…", e.status(k.Status), ago(k.LastUsedAt, e.now())}
+		if own {
+			row = append(row, limitOr(k.RPM, "plan's"), limitOr(k.TPM, "plan's"))
+		}
 		if expires {
 			when := "never"
 			if k.ExpiresAt != nil {
@@ -120,11 +149,7 @@ func (k *keyRevoke) Run(e *env) error {
 			if err != nil {
 				return err
 			}
-			running := ""
-			if use.Running > 0 {
-				running = " It has " + plural(use.Running, "running call") + "."
-			}
-			if !e.confirm(fmt.Sprintf("Revoke %s of %s?%s", use.Key.Name, use.Account, running)) {
+			if !e.confirm(fmt.Sprintf("Revoke %s of %s?%s", use.Key.Name, use.Account, cutCalls(use))) {
 				return coded{"not_confirmed", "Nothing was changed."}
 			}
 		}
@@ -141,6 +166,21 @@ func (k *keyRevoke) Run(e *env) error {
 			e.print("Revoked. Refused everywhere since %s (%d of %d servers confirmed).", since, gone.Confirmed, gone.Servers)
 		})
 	})
+}
+
+// cutCalls says what a revocation breaks off.
+func cutCalls(use admin.KeyUse) string {
+	noun, verb := "running call", "are"
+	if use.Streams == use.Running {
+		noun = "running stream"
+	}
+	switch use.Running {
+	case 0:
+		return ""
+	case 1:
+		verb = "is"
+	}
+	return " " + plural(use.Running, noun) + " " + verb + " cut."
 }
 
 // confirm asks a question that only a yes answers.

@@ -184,10 +184,51 @@ func TestStatement(t *testing.T) {
   available       285.47 IU
   plan          pro
   limits        600 requests, 600,000 tokens per minute, 64 at once
-                Limits are not enforced by this version.
   keys          4 active, 1 revoked
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPlanLine(t *testing.T) {
+	t.Parallel()
+	until := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	sub := func(plan, status string) *admin.Subscription {
+		return &admin.Subscription{Plan: plan, Status: status, Until: until}
+	}
+	for _, c := range []struct {
+		sub   *admin.Subscription
+		known bool
+		want  string
+	}{
+		{nil, true, "free"},
+		{nil, false, "free, which the configuration does not have"},
+		{sub("pro", "active"), true, "pro, subscribed until 1 Dec 2026, then free"},
+		{sub("pro", "active"), false, "pro, which the configuration does not have, subscribed until 1 Dec 2026, then free"},
+		{sub("free", "active"), true, "free, subscribed until 1 Dec 2026"},
+		{sub("pro", "expired"), true, "free; the subscription to pro ended on 1 Dec 2026"},
+	} {
+		if got := planLine(admin.Account{Plan: "free", Subscription: c.sub}, c.known); got != c.want {
+			t.Errorf("planLine gives %q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestCutCalls(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		use  admin.KeyUse
+		want string
+	}{
+		{admin.KeyUse{}, ""},
+		{admin.KeyUse{Running: 1, Streams: 1}, " 1 running stream is cut."},
+		{admin.KeyUse{Running: 2, Streams: 2}, " 2 running streams are cut."},
+		{admin.KeyUse{Running: 1}, " 1 running call is cut."},
+		{admin.KeyUse{Running: 3, Streams: 1}, " 3 running calls are cut."},
+	} {
+		if got := cutCalls(c.use); got != c.want {
+			t.Errorf("cutCalls(%+v) = %q, want %q", c.use, got, c.want)
+		}
 	}
 }

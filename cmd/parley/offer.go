@@ -75,21 +75,14 @@ func (p *planShow) Run(e *env) error {
 			e.print("  limits    %s", limits(plan))
 			e.print("  models    %s", strings.Join(plan.Models, ", "))
 			e.print("  accounts  %s", count(plan.Accounts))
-			e.print("%s", e.paint(dim, unenforced))
 		})
 	})
 }
 
 func (e *env) plans(list []admin.Plan) {
-	limit := func(n *int64) string {
-		if n == nil {
-			return "none"
-		}
-		return count(*n)
-	}
 	rows := make([][]string, len(list))
 	for i, p := range list {
-		rows[i] = []string{p.ID, limit(p.RPM), limit(p.TPM), limit(p.Concurrency), count(p.Accounts), strings.Join(p.Models, ", ")}
+		rows[i] = []string{p.ID, limitOr(p.RPM, "none"), limitOr(p.TPM, "none"), limitOr(p.Concurrency, "none"), count(p.Accounts), strings.Join(p.Models, ", ")}
 	}
 	e.table([]column{
 		{head: "PLAN"},
@@ -99,7 +92,14 @@ func (e *env) plans(list []admin.Plan) {
 		{head: "ACCOUNTS", right: true},
 		{head: "MODELS", cut: true},
 	}, rows)
-	e.print("%s", e.paint(dim, unenforced))
+}
+
+// limitOr is a limit, or the word for one that is not set.
+func limitOr(n *int64, word string) string {
+	if n == nil {
+		return word
+	}
+	return count(*n)
 }
 
 type configCheck struct {

@@ -164,8 +164,10 @@ func vocabulary() (tokens []string, types []int32, merges []string) {
 		}
 		tokens, types = append(tokens, string(c)), append(types, normal)
 	}
-	merges = []string{"t h", "th e", "Ġ the", "i n", "e r", "a n", "an d", "Ġ and", "o u", "y ou", "Ġ you",
-		"Ġ a", "r e", "o n", "i t", "e n", "e s", "l l", "s t"}
+	merges = []string{
+		"t h", "th e", "Ġ the", "i n", "e r", "a n", "an d", "Ġ and", "o u", "y ou", "Ġ you",
+		"Ġ a", "r e", "o n", "i t", "e n", "e s", "l l", "s t",
+	}
 	for _, m := range merges {
 		tokens, types = append(tokens, strings.Replace(m, " ", "", 1)), append(types, normal)
 	}

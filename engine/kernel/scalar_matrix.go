@@ -10,6 +10,7 @@ func s8x1(w, x *byte, nb, groups int, out *float32) { s8(w, x, nb, groups, out, 
 func u4x4(w, x *byte, nb, groups int, out *float32, stride, _ int) {
 	u4(w, x, nb, groups, out, 4, stride)
 }
+
 func s8x4(w, x *byte, nb, groups int, out *float32, stride, _ int) {
 	s8(w, x, nb, groups, out, 4, stride)
 }

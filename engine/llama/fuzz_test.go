@@ -1,6 +1,7 @@
 package llama_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/parley-ai/parley/engine/enginetest"
@@ -21,13 +22,11 @@ func FuzzLoad(f *testing.F) {
 	f.Add(uint32(1), uint32(192), uint32(64), uint32(6), uint32(2), uint32(1), float32(0), float32(1), uint8(3), uint32(192), uint32(0), uint16(3), uint8(0xff))
 	f.Fuzz(func(t *testing.T, layers, dim, ffn, heads, kvHeads, context uint32, eps, base float32, which uint8, width, height uint32, at uint16, value uint8) {
 		model := enginetest.NewModel(1)
-		for key, v := range map[string]any{
+		maps.Copy(model.Meta, map[string]any{
 			"llama.block_count": layers, "llama.embedding_length": dim, "llama.feed_forward_length": ffn,
 			"llama.attention.head_count": heads, "llama.attention.head_count_kv": kvHeads, "llama.context_length": context,
 			"llama.attention.layer_norm_rms_epsilon": eps, "llama.rope.freq_base": base,
-		} {
-			model.Meta[key] = v
-		}
+		})
 		w := model.Tensors[int(which)%len(model.Tensors)]
 		w.Data[int(at)%len(w.Data)] = value
 		if len(w.Dims) == 2 {

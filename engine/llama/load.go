@@ -209,10 +209,19 @@ func (m *Model) buffers(o Options) error {
 		p *[]float32
 		n int
 	}{
-		{&b.x, b.n * m.Dim}, {&b.h, b.n * m.Dim}, {&b.q, b.n * m.Dim}, {&b.att, b.n * m.Dim},
-		{&b.k, b.n * kvw}, {&b.v, b.n * kvw}, {&b.gate, b.n * m.FFN}, {&b.up, b.n * m.FFN},
-		{&b.q4, b.n * kvw * kernel.Heads}, {&b.logits, b.logitsN * m.output.Padded},
-		{&m.cos, m.context * hd}, {&m.sin, m.context * hd}, {&b.scratch, o.Threads * scratch},
+		{&b.x, b.n * m.Dim},
+		{&b.h, b.n * m.Dim},
+		{&b.q, b.n * m.Dim},
+		{&b.att, b.n * m.Dim},
+		{&b.k, b.n * kvw},
+		{&b.v, b.n * kvw},
+		{&b.gate, b.n * m.FFN},
+		{&b.up, b.n * m.FFN},
+		{&b.q4, b.n * kvw * kernel.Heads},
+		{&b.logits, b.logitsN * m.output.Padded},
+		{&m.cos, m.context * hd},
+		{&m.sin, m.context * hd},
+		{&b.scratch, o.Threads * scratch},
 	}
 	qx, fx, half := b.n*m.Dim/kernel.Cols*kernel.XBlock, b.n*m.FFN/kernel.Cols*kernel.XBlock, b.n*kvw*2*2
 	total := arena.Size(qx) + arena.Size(fx) + arena.Size(half)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/store"
 )
@@ -44,8 +45,6 @@ func create(t testing.TB, d *account.Directory, name string) *account.Account {
 	}
 	return a
 }
-
-func text(s string) *string { return &s }
 
 func TestCreate_Names(t *testing.T) {
 	t.Parallel()
@@ -180,13 +179,13 @@ func TestChange(t *testing.T) {
 		then         account.Account // of Plan and Status
 	}{
 		{"nothing", was.ID, nil, nil, nil, account.Account{Plan: "pro", Status: "active"}},
-		{"plan", was.ID, text("max"), nil, nil, account.Account{Plan: "max", Status: "active"}},
-		{"status", was.ID, nil, text("suspended"), nil, account.Account{Plan: "max", Status: "suspended"}},
-		{"both", was.ID, text("pro"), text("active"), nil, account.Account{Plan: "pro", Status: "active"}},
-		{"no such plan", was.ID, text("none"), text("suspended"), account.ErrPlan, account.Account{Plan: "pro", Status: "active"}},
-		{"no such status", was.ID, text("max"), text("frozen"), account.ErrStatus, account.Account{Plan: "pro", Status: "active"}},
-		{"an empty status", was.ID, nil, text(""), account.ErrStatus, account.Account{Plan: "pro", Status: "active"}},
-		{"no such account", "acct_none", text("max"), nil, account.ErrNotFound, account.Account{Plan: "pro", Status: "active"}},
+		{"plan", was.ID, new("max"), nil, nil, account.Account{Plan: "max", Status: "active"}},
+		{"status", was.ID, nil, new("suspended"), nil, account.Account{Plan: "max", Status: "suspended"}},
+		{"both", was.ID, new("pro"), new("active"), nil, account.Account{Plan: "pro", Status: "active"}},
+		{"no such plan", was.ID, new("none"), new("suspended"), account.ErrPlan, account.Account{Plan: "pro", Status: "active"}},
+		{"no such status", was.ID, new("max"), new("frozen"), account.ErrStatus, account.Account{Plan: "pro", Status: "active"}},
+		{"an empty status", was.ID, nil, new(""), account.ErrStatus, account.Account{Plan: "pro", Status: "active"}},
+		{"no such account", "acct_none", new("max"), nil, account.ErrNotFound, account.Account{Plan: "pro", Status: "active"}},
 	} {
 		a, err := d.Change(ctx, c.id, c.plan, c.status)
 		if !errors.Is(err, c.want) || (a == nil) != (c.want != nil) {
@@ -206,7 +205,7 @@ func TestChange(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Change(ctx, was.ID, nil, text("suspended")); err == nil {
+	if _, err := d.Change(ctx, was.ID, nil, new("suspended")); err == nil {
 		t.Error("Change over a closed database succeeds")
 	}
 	if got, _ := d.ByID(was.ID); got.Status != account.Active {
@@ -222,9 +221,9 @@ func TestChange_Concurrent(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 40 {
 		wg.Go(func() {
-			plan, status := text("max"), (*string)(nil)
+			plan, status := new("max"), (*string)(nil)
 			if i%2 == 0 {
-				plan, status = nil, text("suspended")
+				plan, status = nil, new("suspended")
 			}
 			if _, err := d.Change(context.Background(), a.ID, plan, status); err != nil {
 				t.Error(err)
@@ -277,13 +276,13 @@ func TestPlans(t *testing.T) {
 	if _, err := d.Create(context.Background(), "Other", "pro"); !errors.Is(err, account.ErrPlan) {
 		t.Errorf("Create on a plan that is gone gives %v, want ErrPlan", err)
 	}
-	if _, err := d.Change(context.Background(), a.ID, nil, text("suspended")); err != nil {
+	if _, err := d.Change(context.Background(), a.ID, nil, new("suspended")); err != nil {
 		t.Errorf("Change of the status of an account whose plan is gone: %v", err)
 	}
 	if got, ok := load(t, db).ByID(a.ID); !ok || got.Plan != "pro" || got.Status != account.Suspended {
 		t.Errorf("the account is %+v, want it suspended on pro", got)
 	}
-	if _, err := d.Change(context.Background(), a.ID, text("max"), nil); err != nil {
+	if _, err := d.Change(context.Background(), a.ID, new("max"), nil); err != nil {
 		t.Errorf("Change to a plan that is there: %v", err)
 	}
 	d.SetPlans(nil)

@@ -11,7 +11,7 @@ type Life struct {
 
 // NewLife returns a life that lasts until [Life.End].
 func NewLife() *Life {
-	ctx, end := context.WithCancelCause(context.Background()) //nolint:forbidigo // it belongs to no call
+	ctx, end := context.WithCancelCause(context.Background())
 	return &Life{ctx, end}
 }
 

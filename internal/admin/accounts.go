@@ -25,10 +25,32 @@ func (s *service) named(r *http.Request) (*account.Account, error) {
 
 func (s *service) view(a *account.Account) Account {
 	b := s.Ledger.Balance(a.ID)
-	return Account{
+	v := Account{
 		ID: a.ID, Name: a.Name, Plan: a.Plan, Status: string(a.Status),
 		Balance: b.Balance().String(), Held: b.Held.String(), Available: b.Available().String(),
 	}
+	if status := a.Subscription.Status(time.Now()); status != account.SubscriptionNone {
+		v.Subscription = &Subscription{Plan: a.Subscription.Plan, Status: status, Until: a.Subscription.Until.UTC()}
+	}
+	return v
+}
+
+func (s *service) subscribe(r *http.Request) (any, error) {
+	a, err := s.named(r)
+	if err != nil {
+		return nil, err
+	}
+	var in NewSubscription
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if _, err := s.plan(in.Plan, http.StatusBadRequest); err != nil {
+		return nil, err
+	}
+	if a, err = s.Accounts.Subscribe(r.Context(), a.ID, in.Plan, in.Until); err != nil {
+		return nil, err
+	}
+	return s.view(a), nil
 }
 
 func (s *service) listAccounts(*http.Request) (any, error) {
@@ -129,7 +151,7 @@ func (s *service) summary(r *http.Request) (any, error) {
 			out.KeysRevoked++
 		}
 	}
-	if p, ok := s.Accounts.Plan(a.Plan); ok {
+	if p, ok := s.Accounts.Plan(a.PlanAt(now)); ok {
 		v := s.planView(p, now)
 		out.Plan = &v
 	}

@@ -27,6 +27,7 @@ type accounts interface {
 	ByID(id string) (*account.Account, bool)
 	Create(ctx context.Context, name, plan string) (*account.Account, error)
 	Change(ctx context.Context, id string, plan, status *string) (*account.Account, error)
+	Subscribe(ctx context.Context, id, plan string, until time.Time) (*account.Account, error)
 	Plans() []account.Plan
 	Plan(id string) (*account.Plan, bool)
 }
@@ -90,6 +91,7 @@ func New(c Config) http.Handler {
 		{"PATCH /admin/v1/accounts/{account}", s.setAccount},
 		{"GET /admin/v1/accounts/{account}/summary", s.summary},
 		{"POST /admin/v1/accounts/{account}/credits", s.addCredit},
+		{"PUT /admin/v1/accounts/{account}/subscription", s.subscribe},
 		{"GET /admin/v1/accounts/{account}/keys", s.listKeys},
 		{"POST /admin/v1/accounts/{account}/keys", s.createKey},
 		{"GET /admin/v1/accounts/{account}/receipts", s.receipts},

@@ -153,6 +153,7 @@ func TestRefusals(t *testing.T) {
 	credit := func(in admin.NewCredit) error { _, err := h.AddCredit(ctx, "Example Lab", in); return err }
 	key := func(in admin.NewKey) error { _, err := h.CreateKey(ctx, "Example Lab", in); return err }
 	set := func(in admin.Change) error { _, err := h.SetAccount(ctx, "Example Lab", in); return err }
+	subscribe := func(in admin.NewSubscription) error { _, err := h.Subscribe(ctx, "Example Lab", in); return err }
 	for _, c := range []struct {
 		name   string
 		err    error
@@ -172,6 +173,10 @@ func TestRefusals(t *testing.T) {
 		{"credit beyond the end", credit(admin.NewCredit{Amount: "99999999999", Note: "n"}), "invalid_amount", 400},
 		{"key without name", key(admin.NewKey{}), "invalid_name", 400},
 		{"key that has expired", key(admin.NewKey{Name: "k", ExpiresAt: new(time.Unix(1, 0))}), "invalid_expiry", 400},
+		{"key of no requests", key(admin.NewKey{Name: "k", RPM: new(int64(0))}), "invalid_limit", 400},
+		{"key of less than no tokens", key(admin.NewKey{Name: "k", TPM: new(int64(-1))}), "invalid_limit", 400},
+		{"subscription to no plan", subscribe(admin.NewSubscription{Plan: "gold", Until: time.Now().Add(time.Hour)}), "plan_not_found", 400},
+		{"subscription that has ended", subscribe(admin.NewSubscription{Plan: "pro", Until: time.Unix(1, 0)}), "invalid_until", 400},
 		{"key for no model", key(admin.NewKey{Name: "k", Models: []string{"svc-x"}}), "model_not_found", 400},
 		{"no key", func() error { _, err := h.RevokeKey(ctx, "key_x"); return err }(), "key_not_found", 404},
 		{"no plan", func() error { _, err := h.Plan(ctx, "gold"); return err }(), "plan_not_found", 404},
@@ -246,6 +251,43 @@ func TestKey_Life(t *testing.T) {
 	}
 }
 
+func TestKey_Limits(t *testing.T) {
+	t.Parallel()
+	h, ctx := open(t), t.Context()
+	h.lab(t)
+	if _, err := h.SetAccount(ctx, "Example Lab", admin.Change{Plan: new("free")}); err != nil {
+		t.Fatal(err)
+	}
+	minted, err := h.CreateKey(ctx, "Example Lab", admin.NewKey{Name: "slow", RPM: new(int64(20)), TPM: new(int64(60000))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	use, err := h.Key(ctx, minted.ID)
+	if err != nil || use.Key.RPM == nil || *use.Key.RPM != 20 || use.Key.TPM == nil || *use.Key.TPM != 60000 {
+		t.Errorf("Key = %+v, %v", use, err)
+	}
+	for _, c := range []struct {
+		in   admin.NewKey
+		want string
+	}{
+		{admin.NewKey{Name: "fast", RPM: new(int64(21))}, "The plan free allows 20 requests per minute"},
+		{admin.NewKey{Name: "fast", TPM: new(int64(60001))}, "The plan free allows 60000 tokens per minute"},
+		{admin.NewKey{Name: "fast", RPM: new(int64(20)), TPM: new(int64(60001))}, "The plan free allows 60000 tokens per minute"},
+	} {
+		_, err := h.CreateKey(ctx, "Example Lab", c.in)
+		if code(err) != "invalid_limit" || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("CreateKey = %v, want %s", err, c.want)
+		}
+	}
+	// A subscription's plan applies while it runs: pro has no limits.
+	if _, err := h.Subscribe(ctx, "Example Lab", admin.NewSubscription{Plan: "pro", Until: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.CreateKey(ctx, "Example Lab", admin.NewKey{Name: "fast", RPM: new(int64(1000))}); err != nil {
+		t.Errorf("CreateKey on the subscription's plan: %v", err)
+	}
+}
+
 // The JSON is a contract: a key that is renamed or lost breaks scripts.
 func TestShapes(t *testing.T) {
 	t.Parallel()
@@ -261,6 +303,7 @@ func TestShapes(t *testing.T) {
 	}{
 		{admin.Created{}, "id name"},
 		{admin.Account{}, "id name plan status balance held available subscription"},
+		{admin.Subscription{}, "plan status until"},
 		{minted, "id secret prefix"},
 		{admin.Key{}, "id name prefix status created_at expires_at last_used_at rpm tpm models"},
 		{admin.Revoked{}, "id status revoked_at confirmed servers"},
@@ -330,7 +373,7 @@ func TestReceipts_RunningAndEnded(t *testing.T) {
 		return hold
 	}
 	ended := reserve("1")
-	if _, err := ended.Settle(ledger.Outcome{CompletionTokens: 5, Status: 200, Ending: ledger.EndStop, UsageSource: ledger.UsageCounted, Target: "local/small", Attempts: 1}); err != nil {
+	if _, err := ended.Settle(ledger.Outcome{PromptTokens: 10, CompletionTokens: 5, Status: 200, Ending: ledger.EndStop, UsageSource: ledger.UsageCounted, Target: "local/small", Attempts: 1}); err != nil {
 		t.Fatal(err)
 	}
 	running := reserve("2")

@@ -137,6 +137,11 @@ func (c *Client) SetAccount(ctx context.Context, name string, in Change) (Accoun
 	return call[Account](ctx, c, "PATCH", accountPath(name, ""), in)
 }
 
+// Subscribe puts an account on a plan until a time.
+func (c *Client) Subscribe(ctx context.Context, name string, in NewSubscription) (Account, error) {
+	return call[Account](ctx, c, "PUT", accountPath(name, "/subscription"), in)
+}
+
 // Summary shows what people want to see beside [Client.Account].
 func (c *Client) Summary(ctx context.Context, name string) (Summary, error) {
 	return call[Summary](ctx, c, "GET", accountPath(name, "/summary"), nil)

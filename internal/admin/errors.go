@@ -36,6 +36,7 @@ var refusals = [...]struct {
 	{account.ErrName, http.StatusBadRequest, "invalid_name", "An account's name has 1 to 100 printable characters and no space at its ends."},
 	{account.ErrPlan, http.StatusBadRequest, "plan_not_found", "There is no such plan."},
 	{account.ErrStatus, http.StatusBadRequest, "invalid_status", "An account's status is active or suspended."},
+	{account.ErrUntil, http.StatusBadRequest, "invalid_until", "The subscription would end in the past."},
 	{apikey.ErrNotFound, http.StatusNotFound, "key_not_found", "There is no such key."},
 	{apikey.ErrName, http.StatusBadRequest, "invalid_name", "A key's name has 1 to 100 printable characters."},
 	{apikey.ErrExpiry, http.StatusBadRequest, "invalid_expiry", "The key would expire in the past."},

@@ -1,10 +1,12 @@
 package admin
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"time"
 
+	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
 )
 
@@ -21,7 +23,7 @@ func keyView(k apikey.Key, now time.Time) Key {
 	v := Key{
 		ID: k.ID, Name: k.Name, Prefix: k.Prefix, Status: k.Status(now),
 		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: moment(k.ExpiresAt), LastUsedAt: moment(k.LastUsedAt),
-		Models: slices.Clone(k.Models),
+		RPM: limit(k.RPM), TPM: limit(k.TPM), Models: slices.Clone(k.Models),
 	}
 	if v.Models == nil {
 		v.Models = []string{}
@@ -69,11 +71,40 @@ func (s *service) createKey(r *http.Request) (any, error) {
 		}
 		n.Models = append(n.Models, id)
 	}
+	for _, l := range []struct {
+		name string
+		in   *int64
+		out  *int64
+	}{{"rpm", in.RPM, &n.RPM}, {"tpm", in.TPM, &n.TPM}} {
+		if l.in == nil {
+			continue
+		}
+		if *l.out = *l.in; *l.in < 1 {
+			return nil, invalid("invalid_limit", "A limit of a key is at least 1; %s is %d.", l.name, *l.in)
+		}
+	}
 	k, secret, err := s.Keys.Create(r.Context(), n)
+	if errors.Is(err, apikey.ErrLimit) {
+		return nil, s.overPlan(a, n)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return Minted{ID: k.ID, Secret: string(secret), Prefix: k.Prefix}, nil
+}
+
+// overPlan says which limit of a new key its plan does not allow, and what to do.
+func (s *service) overPlan(a *account.Account, n apikey.NewKey) error {
+	id := a.PlanAt(time.Now())
+	p, ok := s.Accounts.Plan(id)
+	if !ok {
+		return apikey.ErrLimit
+	}
+	name, what, most := "rpm", "requests", p.RPM
+	if p.RPM == 0 || n.RPM <= p.RPM {
+		name, what, most = "tpm", "tokens", p.TPM
+	}
+	return invalid("invalid_limit", "The plan %s allows %d %s per minute, and no key may have more.\nGive %s as %d or less, or put the account on a larger plan.", id, most, what, name, most)
 }
 
 func (s *service) showKey(r *http.Request) (any, error) {
@@ -88,6 +119,9 @@ func (s *service) showKey(r *http.Request) (any, error) {
 	for _, c := range s.Ledger.Running(k.AccountID) {
 		if c.KeyID == k.ID {
 			out.Running++
+			if c.Stream {
+				out.Streams++
+			}
 		}
 	}
 	return out, nil

@@ -48,7 +48,7 @@ func (s *service) planView(p *account.Plan, now time.Time) Plan {
 		}
 	}
 	for _, a := range s.Accounts.All() {
-		if a.Plan == p.ID {
+		if a.PlanAt(now) == p.ID {
 			v.Accounts++
 		}
 	}

@@ -18,14 +18,28 @@ type NewAccount struct {
 // Account is one account and its credit in IU: Balance before and Available after
 // what running calls hold.
 type Account struct {
-	ID           string    `json:"id"`
-	Name         string    `json:"name"`
-	Plan         string    `json:"plan"`
-	Status       string    `json:"status"`
-	Balance      string    `json:"balance"`
-	Held         string    `json:"held"`
-	Available    string    `json:"available"`
-	Subscription *struct{} `json:"subscription"` // null: this version sells credit only
+	ID           string        `json:"id"`
+	Name         string        `json:"name"`
+	Plan         string        `json:"plan"`
+	Status       string        `json:"status"`
+	Balance      string        `json:"balance"`
+	Held         string        `json:"held"`
+	Available    string        `json:"available"`
+	Subscription *Subscription `json:"subscription"` // null: there never was one
+}
+
+// Subscription is the last paid period of an account. While it is active its plan
+// applies, not the account's own. Status is active or expired.
+type Subscription struct {
+	Plan   string    `json:"plan"`
+	Status string    `json:"status"`
+	Until  time.Time `json:"until"`
+}
+
+// NewSubscription asks for a paid period; it replaces the one that is there.
+type NewSubscription struct {
+	Plan  string    `json:"plan"`
+	Until time.Time `json:"until"`
 }
 
 // Change asks for another plan or status; nil leaves it.
@@ -42,7 +56,7 @@ type Summary struct {
 	KeysActive  int    `json:"keys_active"`
 	KeysExpired int    `json:"keys_expired"`
 	KeysRevoked int    `json:"keys_revoked"`
-	Plan        *Plan  `json:"plan"` // null: the configuration no longer has it
+	Plan        *Plan  `json:"plan"` // the one that applies; null: the configuration no longer has it
 }
 
 // NewCredit asks for credit. The same Ref adds once; an empty one adds every time.
@@ -62,11 +76,14 @@ type Credit struct {
 	Available string    `json:"available"`
 }
 
-// NewKey asks for a key. ExpiresAt nil is never; no Models means every model of the plan.
+// NewKey asks for a key. ExpiresAt nil is never; no Models means every model of the plan;
+// limits that are nil are the plan's alone.
 type NewKey struct {
 	Name      string     `json:"name"`
 	ExpiresAt *time.Time `json:"expires_at,omitzero"`
 	Models    []string   `json:"models,omitzero"`
+	RPM       *int64     `json:"rpm,omitzero"`
+	TPM       *int64     `json:"tpm,omitzero"`
 }
 
 // Minted is a new key with its secret, which nothing can show again.
@@ -91,11 +108,13 @@ type Key struct {
 	Models     []string   `json:"models"`
 }
 
-// KeyUse is a key, whose it is, and how many calls run with it now.
+// KeyUse is a key, whose it is, and how many calls run with it now, Streams of them as
+// streams.
 type KeyUse struct {
 	Key     Key    `json:"key"`
 	Account string `json:"account"`
 	Running int    `json:"running"`
+	Streams int    `json:"streams"`
 }
 
 // Revoked says since when a key is refused, and by how many of the running servers

@@ -143,6 +143,7 @@ func piece(i int) string {
 
 // cut makes one call and reads it to its end, or leaves after n events.
 func (d *door) cut(t *testing.T, side string, n int, steps *sync.Map) (v view) {
+	t.Helper()
 	text := fmt.Sprintf("%s %d", side, n)
 	c := &cutCase{asked: make(chan struct{}), let: make(chan struct{}, 1)}
 	steps.Store(text, c)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/store"
@@ -76,8 +77,6 @@ func (r *ring) create(t testing.TB, n apikey.NewKey) (apikey.Key, []string) {
 
 func header(s apikey.Secret) []string { return []string{"Bearer " + string(s)} }
 
-func text(s string) *string { return &s }
-
 func TestCreate_Refuses(t *testing.T) {
 	t.Parallel()
 	r := open(t, t.TempDir(), nil)
@@ -134,7 +133,7 @@ func TestAuthenticate(t *testing.T) {
 	}
 	suspend := func(t *testing.T, r *ring, _ apikey.Key) {
 		t.Helper()
-		if _, err := r.accounts.Change(context.Background(), r.acct, nil, text("suspended")); err != nil {
+		if _, err := r.accounts.Change(context.Background(), r.acct, nil, new("suspended")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -223,7 +222,7 @@ func TestAuthenticate_Plan(t *testing.T) {
 	t.Parallel()
 	r := open(t, t.TempDir(), nil)
 	_, h := r.create(t, apikey.NewKey{})
-	if _, err := r.accounts.Change(context.Background(), r.acct, text("max"), nil); err != nil {
+	if _, err := r.accounts.Change(context.Background(), r.acct, new("max"), nil); err != nil {
 		t.Fatal(err)
 	}
 	p, err := r.Authenticate(h, time.Now())

@@ -172,8 +172,9 @@ func (a *App) openBooks(ctx context.Context) (err error) {
 func (a *App) strandedPlans() {
 	lost := make(map[string]int)
 	for _, who := range a.rooms.accounts.All() {
-		if _, ok := a.rooms.accounts.Plan(who.Plan); !ok {
-			lost[who.Plan]++
+		id := who.PlanAt(a.started)
+		if _, ok := a.rooms.accounts.Plan(id); !ok {
+			lost[id]++
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(lost)) {

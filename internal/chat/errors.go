@@ -35,11 +35,11 @@ func (e *ModelError) Unwrap() error { return e.Err }
 
 // LimitError is a call that would break a limit on requests, tokens or calls at once.
 type LimitError struct {
-	ratelimit.Denied
+	ratelimit.DeniedError
 	Model string
 }
 
-func (e *LimitError) Error() string { return e.Denied.Error() }
+func (e *LimitError) Error() string { return e.DeniedError.Error() }
 
 // ContextError is a prompt that leaves no room for an answer. With AtLeast the
 // counting was stopped at Tokens.

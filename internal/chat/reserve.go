@@ -39,8 +39,8 @@ func (r *run) reserve() error {
 	}
 	ticket, status, err := s.Limiter.Take(time.Now(), Claim(who, prompt+output))
 	r.emit.Limits(status)
-	if d, ok := errors.AsType[*ratelimit.Denied](err); ok {
-		return &LimitError{Denied: *d, Model: r.model.ID}
+	if d, ok := errors.AsType[*ratelimit.DeniedError](err); ok {
+		return &LimitError{DeniedError: *d, Model: r.model.ID}
 	}
 	id := ident.CompletionID()
 	hold, err := s.Ledger.Reserve(ledger.Call{

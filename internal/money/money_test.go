@@ -6,8 +6,9 @@ import (
 	"math/big"
 	"testing"
 
-	"github.com/parley-ai/parley/internal/money"
 	"pgregory.net/rapid"
+
+	"github.com/parley-ai/parley/internal/money"
 )
 
 func TestParseAmount(t *testing.T) {

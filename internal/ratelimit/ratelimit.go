@@ -36,8 +36,8 @@ const (
 	Concurrency Kind = "concurrency"
 )
 
-// Denied is a call that would break a limit.
-type Denied struct {
+// DeniedError is a call that would break a limit.
+type DeniedError struct {
 	Kind       Kind
 	Limit      int64
 	Used       int64
@@ -46,7 +46,7 @@ type Denied struct {
 	Never      bool          // the call alone is above the limit
 }
 
-func (d *Denied) Error() string {
+func (d *DeniedError) Error() string {
 	return fmt.Sprintf("limit of %d %s: %d used, %d requested", d.Limit, d.Kind, d.Used, d.Requested)
 }
 
@@ -132,7 +132,7 @@ func (a *account) key(id string) *scope {
 }
 
 // Take lets the call in, counting it against every limit, or refuses it with
-// [*Denied], counting nothing. The status is after the decision.
+// [*DeniedError], counting nothing. The status is after the decision.
 func (l *Limiter) Take(now time.Time, c Claim) (*Ticket, Status, error) {
 	at := now.Sub(l.start)
 	a := l.lock(c.Account)
@@ -157,23 +157,23 @@ func (l *Limiter) Take(now time.Time, c Claim) (*Ticket, Status, error) {
 }
 
 // check says which limit a call of that many tokens would break.
-func (s *scope) check(at time.Duration, l Limits, tokens int64) *Denied {
+func (s *scope) check(at time.Duration, l Limits, tokens int64) *DeniedError {
 	w := &s.window
 	switch {
 	case l.Requests > 0 && w.requests+1 > l.Requests:
-		return &Denied{
+		return &DeniedError{
 			Kind: Requests, Limit: l.Requests, Used: w.requests, Requested: 1,
 			RetryAfter: w.wait(at, w.requests, 1, l.Requests, func(g *group) int64 { return int64(g.requests) }),
 		}
 	case l.Tokens > 0 && tokens > l.Tokens:
-		return &Denied{Kind: Tokens, Limit: l.Tokens, Used: w.tokens, Requested: tokens, Never: true}
+		return &DeniedError{Kind: Tokens, Limit: l.Tokens, Used: w.tokens, Requested: tokens, Never: true}
 	case l.Tokens > 0 && w.tokens+tokens > l.Tokens:
-		return &Denied{
+		return &DeniedError{
 			Kind: Tokens, Limit: l.Tokens, Used: w.tokens, Requested: tokens,
 			RetryAfter: w.wait(at, w.tokens, tokens, l.Tokens, func(g *group) int64 { return g.tokens }),
 		}
 	case l.Concurrency > 0 && s.running+1 > l.Concurrency:
-		return &Denied{Kind: Concurrency, Limit: l.Concurrency, Used: s.running, Requested: 1, RetryAfter: time.Second}
+		return &DeniedError{Kind: Concurrency, Limit: l.Concurrency, Used: s.running, Requested: 1, RetryAfter: time.Second}
 	}
 	return nil
 }

@@ -13,9 +13,9 @@ import (
 
 var epoch = time.Unix(1_800_000_000, 0)
 
-func denied(t *testing.T, err error) *ratelimit.Denied {
+func denied(t *testing.T, err error) *ratelimit.DeniedError {
 	t.Helper()
-	d, ok := errors.AsType[*ratelimit.Denied](err)
+	d, ok := errors.AsType[*ratelimit.DeniedError](err)
 	if err != nil && !ok {
 		t.Fatal(err)
 	}

@@ -172,23 +172,3 @@ func TestGenerate_Capabilities(t *testing.T) {
 		t.Errorf("Generate = %+v, %v; targets %v", route, err, m.Targets)
 	}
 }
-
-func TestRouter_First(t *testing.T) {
-	t.Parallel()
-	a := &provider{errs: make([]error, 7), can: wire.Capabilities{Tools: true}}
-	r := routing.New(map[string]upstream.Provider{"a": a})
-	m := &catalog.Model{Targets: []catalog.Target{{Upstream: "a"}}}
-	if n, exact, err := r.CountPrompt(m, nil, 0); n != 7 || !exact || err != nil {
-		t.Errorf("CountPrompt = %d, %v, %v", n, exact, err)
-	}
-	if !r.Capabilities(m).Tools {
-		t.Error("Capabilities are not the first target's")
-	}
-	if err := r.Check(m); err != nil {
-		t.Errorf("Check = %v", err)
-	}
-	m.Targets = append(m.Targets, catalog.Target{Upstream: "b"})
-	if err := r.Check(m); !errors.Is(err, routing.ErrUpstream) {
-		t.Errorf("Check = %v, want ErrUpstream", err)
-	}
-}

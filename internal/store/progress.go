@@ -10,9 +10,10 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
-	"golang.org/x/sys/unix"
 )
 
 var _ ledger.Progress = (*Progress)(nil)

@@ -15,10 +15,11 @@ import (
 	"strings"
 	"time"
 
+	"modernc.org/sqlite"
+
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/ledger"
-	"modernc.org/sqlite"
 )
 
 var (
@@ -158,23 +159,18 @@ func (d *DB) Close() error {
 	return errors.Join(d.stmts.close(), d.read.Close(), d.write.Close())
 }
 
-// tx runs f in one transaction on the writing connection.
+// tx runs f in one transaction on the writing connection. Whatever happens in f, the
+// connection is free again: there is only one.
 func (d *DB) tx(ctx context.Context, f func(*sql.Tx) error) error {
 	tx, err := d.write.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
+	defer tx.Rollback() // after Commit it does nothing
 	if err := f(tx); err != nil {
-		return errors.Join(err, ignoreDone(tx.Rollback()))
+		return err
 	}
 	return tx.Commit()
-}
-
-func ignoreDone(err error) error {
-	if errors.Is(err, sql.ErrTxDone) {
-		return nil
-	}
-	return err
 }
 
 // micros and instant translate times; the zero time is NULL.

@@ -91,42 +91,72 @@ func TestVerify_Broken(t *testing.T) {
 		tamper func(k kept) string
 		want   map[string][]string // law -> what its detail says
 	}{
-		{"granted raised", func(k kept) string { return `UPDATE account SET granted = granted + 5 WHERE id = '` + k.account + `'` },
-			map[string][]string{granted: {"ACCOUNT", "books say 0.000001005", "should be 0.000001", "difference 0.000000005"}, trial: {"all accounts", "differ by 0.000000005"}}},
-		{"a grant deleted", func(k kept) string { return `DELETE FROM credit_grant WHERE amount = 100` },
-			map[string][]string{granted: {"ACCOUNT", "difference 0.0000001"}, trial: {"differ by 0.0000001"}}},
+		{
+			"granted raised", func(k kept) string { return `UPDATE account SET granted = granted + 5 WHERE id = '` + k.account + `'` },
+			map[string][]string{granted: {"ACCOUNT", "books say 0.000001005", "should be 0.000001", "difference 0.000000005"}, trial: {"all accounts", "differ by 0.000000005"}},
+		},
+		{
+			"a grant deleted", func(k kept) string { return `DELETE FROM credit_grant WHERE amount = 100` },
+			map[string][]string{granted: {"ACCOUNT", "difference 0.0000001"}, trial: {"differ by 0.0000001"}},
+		},
 		{"a grant moved", func(k kept) string {
 			return `UPDATE credit_grant SET account_id = '` + k.account + `' WHERE amount = 77`
 		}, map[string][]string{granted: {"acct_", "difference"}}},
-		{"posted lowered", func(k kept) string { return `UPDATE account SET posted = posted - 40 WHERE id = '` + k.account + `'` },
-			map[string][]string{posted: {"ACCOUNT", "books say 0.0000004", "should be 0.00000044", "difference -0.00000004"}, trial: {"differ by 0.00000004"}}},
-		{"a charge deleted", func(k kept) string { return `DELETE FROM charge WHERE id = '` + k.whole + `'` },
-			map[string][]string{posted: {"ACCOUNT", "difference 0.00000022"}, trial: {"differ by -0.00000022"}}},
-		{"a charge raised", func(k kept) string { return `UPDATE charge SET amount = 221 WHERE id = '` + k.whole + `'` },
-			map[string][]string{posted: {"ACCOUNT", "difference -0.000000001"}, priced: {"WHOLE", "books say 0.000000221", "should be 0.00000022", "difference 0.000000001"}, trial: {"differ by 0.000000001"}}},
-		{"a hold raised", func(k kept) string { return `UPDATE hold SET amount = 561` },
-			map[string][]string{covered: {"ACCOUNT", "books say 0.000001001", "should be 0.000001", "difference 0.000000001"}}},
-		{"an ended call runs again", func(k kept) string { return `UPDATE hold SET id = '` + k.stream + `'` },
-			map[string][]string{once: {"STREAM", "holds 0.0000005", "charge of 0.00000022"}}},
-		{"tokens changed", func(k kept) string { return `UPDATE charge SET completion_tokens = 8 WHERE id = '` + k.stream + `'` },
-			map[string][]string{priced: {"STREAM", "books say 0.00000022", "should be 0.00000024", "difference -0.00000002"}}},
-		{"cached tokens changed", func(k kept) string { return `UPDATE charge SET cached_tokens = 3 WHERE id = '` + k.stream + `'` },
-			map[string][]string{priced: {"STREAM", "difference -0.000000005"}}},
+		{
+			"posted lowered", func(k kept) string { return `UPDATE account SET posted = posted - 40 WHERE id = '` + k.account + `'` },
+			map[string][]string{posted: {"ACCOUNT", "books say 0.0000004", "should be 0.00000044", "difference -0.00000004"}, trial: {"differ by 0.00000004"}},
+		},
+		{
+			"a charge deleted", func(k kept) string { return `DELETE FROM charge WHERE id = '` + k.whole + `'` },
+			map[string][]string{posted: {"ACCOUNT", "difference 0.00000022"}, trial: {"differ by -0.00000022"}},
+		},
+		{
+			"a charge raised", func(k kept) string { return `UPDATE charge SET amount = 221 WHERE id = '` + k.whole + `'` },
+			map[string][]string{posted: {"ACCOUNT", "difference -0.000000001"}, priced: {"WHOLE", "books say 0.000000221", "should be 0.00000022", "difference 0.000000001"}, trial: {"differ by 0.000000001"}},
+		},
+		{
+			"a hold raised", func(k kept) string { return `UPDATE hold SET amount = 561` },
+			map[string][]string{covered: {"ACCOUNT", "books say 0.000001001", "should be 0.000001", "difference 0.000000001"}},
+		},
+		{
+			"an ended call runs again", func(k kept) string { return `UPDATE hold SET id = '` + k.stream + `'` },
+			map[string][]string{once: {"STREAM", "holds 0.0000005", "charge of 0.00000022"}},
+		},
+		{
+			"tokens changed", func(k kept) string { return `UPDATE charge SET completion_tokens = 8 WHERE id = '` + k.stream + `'` },
+			map[string][]string{priced: {"STREAM", "books say 0.00000022", "should be 0.00000024", "difference -0.00000002"}},
+		},
+		{
+			"cached tokens changed", func(k kept) string { return `UPDATE charge SET cached_tokens = 3 WHERE id = '` + k.stream + `'` },
+			map[string][]string{priced: {"STREAM", "difference -0.000000005"}},
+		},
 		{"tokens beyond the range", func(k kept) string {
 			return `UPDATE charge SET completion_tokens = 9000000000000000000 WHERE id = '` + k.stream + `'`
 		}, map[string][]string{priced: {"STREAM", "should be 9223372036.85477"}}},
-		{"a price changed", func(k kept) string { return `UPDATE model_price SET input = 11` },
-			map[string][]string{priced: {"req_", "difference -0.000000006"}}},
-		{"a price deleted", func(k kept) string { return `DELETE FROM model_price` },
-			map[string][]string{priced: {"req_", "should be 0"}}},
-		{"a voided call charged", func(k kept) string { return `UPDATE charge SET written_off = 3 WHERE id = '` + k.void + `'` },
-			map[string][]string{voided: {"VOID", "books say 0.000000003", "should be 0", "difference 0.000000003"}, priced: {"VOID", "difference 0.000000003"}}},
-		{"a charged call voided", func(k kept) string { return `UPDATE charge SET state = 'voided' WHERE id = '` + k.whole + `'` },
-			map[string][]string{voided: {"WHOLE", "difference 0.00000022"}}},
-		{"an entry without an account", func(k kept) string { return `UPDATE credit_grant SET account_id = 'acct_none' WHERE amount = 77` },
-			map[string][]string{granted: {"difference 0.000000077"}}},
-		{"an account deleted", func(k kept) string { return `DELETE FROM account WHERE name = 'Other'` },
-			map[string][]string{trial: {"all accounts", "differ by -0.000000077"}}},
+		{
+			"a price changed", func(k kept) string { return `UPDATE model_price SET input = 11` },
+			map[string][]string{priced: {"req_", "difference -0.000000006"}},
+		},
+		{
+			"a price deleted", func(k kept) string { return `DELETE FROM model_price` },
+			map[string][]string{priced: {"req_", "should be 0"}},
+		},
+		{
+			"a voided call charged", func(k kept) string { return `UPDATE charge SET written_off = 3 WHERE id = '` + k.void + `'` },
+			map[string][]string{voided: {"VOID", "books say 0.000000003", "should be 0", "difference 0.000000003"}, priced: {"VOID", "difference 0.000000003"}},
+		},
+		{
+			"a charged call voided", func(k kept) string { return `UPDATE charge SET state = 'voided' WHERE id = '` + k.whole + `'` },
+			map[string][]string{voided: {"WHOLE", "difference 0.00000022"}},
+		},
+		{
+			"an entry without an account", func(k kept) string { return `UPDATE credit_grant SET account_id = 'acct_none' WHERE amount = 77` },
+			map[string][]string{granted: {"difference 0.000000077"}},
+		},
+		{
+			"an account deleted", func(k kept) string { return `DELETE FROM account WHERE name = 'Other'` },
+			map[string][]string{trial: {"all accounts", "differ by -0.000000077"}},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

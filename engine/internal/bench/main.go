@@ -57,7 +57,7 @@ func run(weights, threads, level string, temperature float64) error {
 		fmt.Fprintf(out, "decode %d\t", n)
 	}
 	fmt.Fprintln(out)
-	for _, s := range strings.Split(threads, ",") {
+	for s := range strings.SplitSeq(threads, ",") {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 {
 			return fmt.Errorf("bench: -threads: %q is not a number of threads", s)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 	"github.com/parley-ai/parley/internal/wire"
@@ -28,7 +29,8 @@ func TestGenerate(t *testing.T) {
 		class upstream.Class
 	}{
 		{[]upstream.Event{
-			{Text: "Hel", Completion: 1, Fingerprint: "fp_test"}, {Text: "lo", Completion: 2, Fingerprint: "fp_test"},
+			{Text: "Hel", Completion: 1, Fingerprint: "fp_test"},
+			{Text: "lo", Completion: 2, Fingerprint: "fp_test"},
 			{Completion: 2, Finish: wire.FinishStop, Usage: &usage, Fingerprint: "fp_test"},
 		}, ""},
 		{[]upstream.Event{{Text: "many", Completion: 5}, {Text: "!", Completion: 6, Fingerprint: "fp_test"}}, upstream.Cut},

@@ -1,0 +1,126 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parley-ai/parley/engine"
+	"github.com/parley-ai/parley/engine/enginetest"
+	"github.com/parley-ai/parley/internal/upstream"
+	"github.com/parley-ai/parley/internal/upstream/local"
+	"github.com/parley-ai/parley/internal/wire"
+)
+
+func open(t *testing.T, o engine.Options) (*local.Provider, *engine.Engine) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tiny.gguf")
+	if err := enginetest.WriteModel(path, 1); err != nil {
+		t.Fatal(err)
+	}
+	o.Threads, o.KVBytes = 1, 8<<20
+	e, err := engine.Open(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return local.New(e), e
+}
+
+func request(text string) *wire.ChatRequest {
+	return &wire.ChatRequest{Messages: []wire.Message{{Role: wire.RoleDeveloper, Content: "Be brief."}, {Role: wire.RoleUser, Content: text}}, Temperature: 1, TopP: 1, N: 1}
+}
+
+func TestGenerate(t *testing.T) {
+	t.Parallel()
+	p, _ := open(t, engine.Options{})
+	var texts []string
+	for range 2 { // the same seed, the same answer
+		var text strings.Builder
+		var last upstream.Event
+		seen := 0
+		err := p.Generate(t.Context(), &upstream.Call{Owner: "a", Request: request("Hello"), MaxTokens: 12, Seed: 7}, func(e upstream.Event) error {
+			if e.Completion < seen || e.Completion > seen+1 || !strings.HasPrefix(e.Fingerprint, "fp_") {
+				t.Errorf("event %+v after %d tokens", e, seen)
+			}
+			seen, last = e.Completion, e
+			text.WriteString(e.Text)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last.Finish != wire.FinishLength && last.Finish != wire.FinishStop || last.Finish == wire.FinishLength && seen != 12 {
+			t.Errorf("it ended with %+v", last)
+		}
+		texts = append(texts, text.String())
+	}
+	if texts[0] != texts[1] {
+		t.Errorf("one seed gave %q and %q", texts[0], texts[1])
+	}
+}
+
+func TestCountPrompt(t *testing.T) {
+	t.Parallel()
+	p, e := open(t, engine.Options{})
+	want, err := e.Encode([]engine.Message{{Role: "system", Content: "Be brief."}, {Role: "user", Content: "Hello"}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, exact, err := p.CountPrompt(request("Hello"), 1000); n != len(want) || !exact || err != nil {
+		t.Errorf("CountPrompt = %d, %v, %v, want %d, true", n, exact, err, len(want))
+	}
+	if n, _, err := p.CountPrompt(request(strings.Repeat("Hello ", 10_000)), 100); n <= 100 || n > 200 || err != nil {
+		t.Errorf("CountPrompt of a huge prompt with limit 100 = %d, %v, want a little more than 100", n, err)
+	}
+}
+
+func TestGenerate_Ends(t *testing.T) {
+	t.Parallel()
+	p, e := open(t, engine.Options{})
+	stop := errors.New("enough")
+	err := p.Generate(t.Context(), &upstream.Call{Request: request("a"), MaxTokens: 100}, func(upstream.Event) error { return stop })
+	if !errors.Is(err, stop) {
+		t.Errorf("an error of yield comes back as %v", err)
+	}
+	left := errors.New("left")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	err = p.Generate(ctx, &upstream.Call{Request: request("a"), MaxTokens: 1000}, func(upstream.Event) error { cancel(left); return nil })
+	if !errors.Is(err, left) || errors.Is(err, upstream.ErrNotStarted) {
+		t.Errorf("the end of the context comes back as %v", err)
+	}
+	err = p.Generate(ctx, &upstream.Call{Request: request("a"), MaxTokens: 1}, func(upstream.Event) error { return nil })
+	if !errors.Is(err, left) || !errors.Is(err, upstream.ErrNotStarted) {
+		t.Errorf("a call that came too late gives %v, want ErrNotStarted", err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err = p.Generate(t.Context(), &upstream.Call{Request: request("a"), MaxTokens: 1}, func(upstream.Event) error { return nil })
+	if f, ok := errors.AsType[*upstream.Failure](err); !ok || f.Class != upstream.Failed {
+		t.Errorf("a closed engine gives %v, want a failure", err)
+	}
+}
+
+// full is an engine whose queue is.
+type full struct{ local.Engine }
+
+func (full) Generate(context.Context, engine.Request) iter.Seq2[engine.Token, error] {
+	return func(yield func(engine.Token, error) bool) { yield(engine.Token{}, engine.ErrBusy) }
+}
+
+func TestGenerate_Busy(t *testing.T) {
+	t.Parallel()
+	_, e := open(t, engine.Options{})
+	err := local.New(full{e}).Generate(t.Context(), &upstream.Call{Request: request("a"), MaxTokens: 1}, func(upstream.Event) error { return nil })
+	if f, ok := errors.AsType[*upstream.Failure](err); !ok || f.Class != upstream.Busy {
+		t.Errorf("a full queue gives %v, want class busy", err)
+	}
+}
