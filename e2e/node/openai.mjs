@@ -192,6 +192,46 @@ await check('parse of strict tools', async () => {
   const c = await client.chat.completions.parse(ask('tools', { tools: [zodFunction({ name: 'get_weather', parameters: Place })] }));
   equal(c.choices[0].message.tool_calls[0].function.parsed_arguments, { city: 'Rome', temp: 21 });
 });
+await check('text before tool calls', async () => {
+  const c = await client.chat.completions.create(ask('tools-text', { tools: plain() }));
+  equal([c.choices[0].message.content, c.choices[0].message.tool_calls.length], ['I look. ', 2]);
+});
+await check('text before tool calls in the stream helper', async () => {
+  const c = await client.chat.completions.stream(ask('tools-text', { tools: plain() })).finalChatCompletion();
+  equal([c.choices[0].message.content, c.choices[0].message.tool_calls.length, c.choices[0].finish_reason], ['I look. ', 2, 'tool_calls']);
+});
+await check('a tool call that is cut', async () => {
+  const e = await rejects(client.chat.completions.stream(ask('tools-cut', { tools: plain() })).finalChatCompletion());
+  truth(e instanceof OpenAI.APIError && e.code === 'upstream_error', e);
+});
+await check('a tool call that ends at the length', async () => {
+  for (const more of [{}, { stream: true }]) {
+    const c = await client.chat.completions[more.stream ? 'stream' : 'create'](ask('tools-length', { tools: plain() }));
+    const [choice] = (more.stream ? await c.finalChatCompletion() : c).choices;
+    equal([choice.finish_reason, choice.message.tool_calls[0].function.arguments], ['length', '{"city":"Ro']);
+  }
+});
+await check('a history of another client', async () => {
+  const call = { id: 'call_1', type: 'function', function: { name: 'get_time', arguments: '{}' } };
+  const messages = [
+    { role: 'developer', content: [{ type: 'text', text: 'You are brief.' }] },
+    { role: 'user', content: 'When?' },
+    { role: 'assistant', content: 'I look.', reasoning_content: THOUGHTS, refusal: null },
+    { role: 'assistant', tool_calls: [call] },
+    { role: 'tool', tool_call_id: 'call_1', name: 'get_time', content: [{ type: 'text', text: 'noon' }] },
+  ];
+  const c = await client.chat.completions.create({ model: 'tools', messages, tools: plain() });
+  equal(c.choices[0].message.content, 'The tools say noon.');
+});
+await check('what an upstream cannot do', async () => {
+  for (const more of [{ n: 2 }, { logprobs: true }]) {
+    const e = await rejects(client.chat.completions.create(ask('text', more)));
+    equal([e.status, e.param], [400, Object.keys(more)[0]]);
+  }
+});
+await check('max_completion_tokens', async () => {
+  equal((await client.chat.completions.create(ask('text', { max_completion_tokens: 50 }))).choices[0].message.content, WORDS);
+});
 function plain() {
   return tools([]).map(({ type, function: { name, description, parameters } }) => ({ type, function: { name, description, parameters } }));
 }

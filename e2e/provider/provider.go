@@ -84,8 +84,8 @@ func (p *Provider) change(f func()) {
 	p.changed = make(chan struct{})
 }
 
-// wait returns when is true, or false after Patience, at the end, or when done is closed.
-func (p *Provider) wait(done <-chan struct{}, is func() bool) bool {
+// wait returns when is true, after Patience, at the end, or when done is closed.
+func (p *Provider) wait(done <-chan struct{}, is func() bool) {
 	deadline := time.NewTimer(Patience)
 	defer deadline.Stop()
 	for {
@@ -93,16 +93,16 @@ func (p *Provider) wait(done <-chan struct{}, is func() bool) bool {
 		ok, changed := is(), p.changed
 		p.mu.Unlock()
 		if ok {
-			return true
+			return
 		}
 		select {
 		case <-changed:
 		case <-done:
-			return false
+			return
 		case <-p.end:
-			return false
+			return
 		case <-deadline.C:
-			return false
+			return
 		}
 	}
 }

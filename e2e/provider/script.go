@@ -20,7 +20,7 @@ const (
 // Scripts are the models that the provider has.
 func Scripts() []string {
 	return []string{
-		"text", "slow", "reasoning", "tools", "tools-whole", "json", "no-json", "no-usage", "length", "filter",
+		"text", "slow", "reasoning", "tools", "tools-whole", "tools-text", "tools-cut", "tools-length", "json", "no-json", "no-usage", "length", "filter",
 		"endless", "hold", "cut", "fault", "stall", "flaky", "flaky-inside", "unstopped", "status-429", "status-500", "too-long",
 	}
 }
@@ -57,6 +57,13 @@ func (a *answer) play() {
 		a.finish("stop", true)
 	case "tools", "tools-whole":
 		a.tools()
+	case "tools-text":
+		a.say("I look. ", 2)
+		a.tools()
+	case "tools-length":
+		a.toolCall(0, "get_weather", `{"city":"Ro`)
+		a.completion += 6
+		a.finish("length", true)
 	case "json":
 		a.json()
 	case "no-json":
@@ -95,6 +102,9 @@ func (a *answer) misbehave() {
 	switch a.request.Model {
 	case "cut":
 		a.say("Hello, dear", 3)
+		panic(http.ErrAbortHandler)
+	case "tools-cut":
+		a.toolCall(0, "get_weather", `{"city":"Ro`)
 		panic(http.ErrAbortHandler)
 	case "fault":
 		a.say("Hello, dear", 3)
