@@ -77,7 +77,7 @@ weights: ## Fetch the model's weights where they are not there and right (SHA-25
 	@tools/weights.sh
 
 .PHONY: setup
-setup: weights ## Set up what the tests need: weights, Debian packages, Python client
+setup: weights ## Set up what the tests need: weights, Debian packages, Python and Node clients
 	@tools/setup.sh
 
 .PHONY: clean

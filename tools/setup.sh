@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Sets up what the tests need beyond Go: a C compiler for the race detector, curl, and the official
-# Python client in .cache/venv. It installs Debian packages only as root on Debian; otherwise it
-# says what will be left out. With CI=true nothing may be left out.
+# Sets up what the tests need beyond Go: a C compiler for the race detector, curl, the official
+# Python client in .cache/venv, the Node clients in e2e/node/node_modules. It installs Debian
+# packages only as root on Debian; otherwise it says what will be left out. With CI=true nothing
+# may be left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,6 +24,7 @@ command -v mount >/dev/null || packages+=(mount)
 command -v python3 >/dev/null || packages+=(python3)
 # Debian ships venv and its pip apart from python3.
 python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
+command -v npm >/dev/null || packages+=(nodejs npm)
 if [ "${#packages[@]}" -gt 0 ] && may_install; then
   echo "setup: installing ${packages[*]}"
   apt-get update -qq
@@ -45,5 +47,16 @@ if ! cmp -s e2e/python/requirements.txt "$stamp"; then
     cp e2e/python/requirements.txt "$stamp"
   else
     left_out "the Python client cannot be installed, so its checks are left out (install python3-venv)"
+  fi
+fi
+
+# Node leaves a stamp of its own, which does not say what it was made from.
+stamp=e2e/node/node_modules/.made-from.json
+if ! cmp -s e2e/node/package-lock.json "$stamp"; then
+  if command -v npm >/dev/null && [ "$(node -p 'process.versions.node.split(".")[0] >= 20')" = true ] &&
+    npm ci --prefix e2e/node --ignore-scripts --loglevel=error; then
+    cp e2e/node/package-lock.json "$stamp"
+  else
+    left_out "the Node clients cannot be installed, so their checks are left out (install Node 20 or later with npm)"
   fi
 fi
