@@ -69,6 +69,7 @@ type Provider struct {
 	url       string
 	options   Options
 	transport *transport
+	words     *words // that answers are made of
 }
 
 var _ upstream.Provider = (*Provider)(nil)
@@ -103,6 +104,7 @@ func New(o Options) (*Provider, error) {
 		url:       u.String(),
 		options:   o,
 		transport: newTransport(u, o),
+		words:     newWords(),
 	}, nil
 }
 
@@ -165,7 +167,7 @@ func (p *Provider) attempt(ctx context.Context, call *upstream.Call, bound int, 
 		}
 		return fault
 	}
-	s := newStream(call, p.options.Counter, fingerprint(call.Model), w, yield)
+	s := newStream(call, p.options.Counter, p.words, fingerprint(call.Model), w, yield)
 	err = s.run(body)
 	switch {
 	case err == nil:
