@@ -225,7 +225,7 @@ func (x *exchange) Close() error {
 	}
 	x.forget()
 	_ = x.conn.raw.Close() // ctx may have closed it
-	<-x.wrote //nolint:errcheck // the connection is gone anyway
+	<-x.wrote              //nolint:errcheck // the connection is gone anyway
 	x.conn = nil
 	return nil
 }
