@@ -1,10 +1,13 @@
 package api_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -16,6 +19,7 @@ import (
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/ratelimit"
+	"github.com/parley-ai/parley/internal/upstream/openai"
 	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 	"github.com/parley-ai/parley/internal/wire"
 )
@@ -121,4 +125,68 @@ func calls(b *testing.B, h http.Handler, auth, body string, callers int) {
 		})
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "req/s")
+}
+
+// piecewise is a client that tells of every piece it gets.
+type piecewise struct {
+	sink
+	got chan struct{}
+}
+
+func (p *piecewise) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(`"content":" word"`)) {
+		p.got <- struct{}{}
+	}
+	return len(b), nil
+}
+
+// A piece costs no memory on the whole way from a provider's socket to the client,
+// through the real rooms.
+func TestChunkAllocs_Upstream(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts those of every goroutine
+	chunk := func(data string) []byte {
+		data = "data: " + data + "\n\n"
+		return fmt.Appendf(nil, "%x\r\n%s\r\n", len(data), data)
+	}
+	piece := chunk(`{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":" word"},"finish_reason":null}]}`)
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	next, ended := make(chan bool), make(chan error, 1)
+	go func() {
+		defer l.Close()
+		conn, err := l.Accept()
+		if err != nil {
+			ended <- err
+			return
+		}
+		defer conn.Close()
+		_, err = conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"))
+		for <-next && err == nil {
+			_, err = conn.Write(piece)
+		}
+		_, last := conn.Write(append(chunk(`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":5}}`), chunk("[DONE]")...))
+		ended <- errors.Join(err, last)
+	}()
+	counter, err := openai.NewTiktoken(openai.DefaultEncoding)
+	must(t, err)
+	p, err := openai.New(openai.Options{BaseURL: "http://" + l.Addr().String(), Counter: counter})
+	must(t, err)
+	d := open(t, p)
+	client := &piecewise{sink: sink{header: http.Header{}}, got: make(chan struct{})}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		req := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/chat/completions", strings.NewReader(body(`,"stream":true`)))
+		req.Header["Authorization"] = []string{"Bearer " + d.key}
+		d.Config.Handler.ServeHTTP(client, req)
+	}()
+	allocs := testing.AllocsPerRun(500, func() {
+		next <- true
+		<-client.got
+	})
+	next <- false
+	<-served
+	must(t, <-ended)
+	if allocs != 0 || client.status != http.StatusOK {
+		t.Errorf("a piece costs %v allocations, want 0; status %d", allocs, client.status)
+	}
 }

@@ -38,7 +38,13 @@ func serveProxy(ctx context.Context, target string) error {
 		ErrorLog:  log.New(io.Discard, "", 0), // streams that were left, on purpose
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", proxy)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		// Else the server closes the request's body when the answer begins, which breaks
+		// off the answer where the transport has not seen the body's end yet.
+		if http.NewResponseController(w).EnableFullDuplex() == nil {
+			proxy.ServeHTTP(w, r)
+		}
+	})
 	mux.HandleFunc(goroutinesPath, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, runtime.NumGoroutine()) })
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

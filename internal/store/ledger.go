@@ -20,6 +20,8 @@ const chargeColumns = `id, completion_id, account_id, key_id, model, price_id, p
 	prompt_tokens, cached_tokens, completion_tokens, output_limit, held, amount, written_off,
 	status, error_code, state, ending, usage_source, target, attempts, first_token_us, total_us`
 
+// prepare binds by position where it can: SQLite takes $1 for a name, and names are
+// sought at every use.
 func (s *statements) prepare(ctx context.Context, db *sql.DB) error {
 	var errs []error
 	p := func(text string) *sql.Stmt {
@@ -28,17 +30,17 @@ func (s *statements) prepare(ctx context.Context, db *sql.DB) error {
 		return st
 	}
 	s.open = p(`INSERT INTO hold (id, completion_id, account_id, key_id, model, price_id, plan_version, prompt_tokens, output_limit, amount, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`)
-	s.closeHold = p(`DELETE FROM hold WHERE id = $1`)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+	s.closeHold = p(`DELETE FROM hold WHERE id = ?`)
 	s.charge = p(`INSERT INTO charge (` + chargeColumns + `)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO NOTHING`)
-	s.post = p(`UPDATE account SET posted = posted + $1 WHERE id = $2`)
+	s.post = p(`UPDATE account SET posted = posted + ? WHERE id = ?`)
 	s.grant = p(`INSERT INTO credit_grant (id, account_id, amount, note, source, created_at)
 		SELECT $1, id, $3, $4, $5, $6 FROM account WHERE id = $2
 		ON CONFLICT (account_id, source) DO NOTHING`)
-	s.addGrant = p(`UPDATE account SET granted = granted + $1 WHERE id = $2`)
-	s.granted = p(`SELECT created_at FROM credit_grant WHERE account_id = $1 AND source = $2`)
+	s.addGrant = p(`UPDATE account SET granted = granted + ? WHERE id = ?`)
+	s.granted = p(`SELECT created_at FROM credit_grant WHERE account_id = ? AND source = ?`)
 	return errors.Join(errs...)
 }
 
@@ -77,7 +79,7 @@ func (d *DB) OpenHolds(ctx context.Context) ([]ledger.Receipt, error) {
 func (d *DB) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Result, error) {
 	results := make([]ledger.Result, len(ops))
 	err := d.tx(ctx, func(tx *sql.Tx) error {
-		b := batch{tx: tx, stmts: &d.stmts, posted: map[string]money.Amount{}}
+		b := batch{tx: tx, stmts: &d.stmts, bound: map[*sql.Stmt]*sql.Stmt{}, posted: map[string]money.Amount{}}
 		for i, op := range ops {
 			var err error
 			switch {
@@ -102,11 +104,17 @@ func (d *DB) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Result, erro
 type batch struct {
 	tx     *sql.Tx
 	stmts  *statements
+	bound  map[*sql.Stmt]*sql.Stmt // to tx: a batch runs few statements many times
 	posted map[string]money.Amount
 }
 
 func (b *batch) exec(ctx context.Context, st *sql.Stmt, args ...any) (int64, error) {
-	res, err := b.tx.StmtContext(ctx, st).ExecContext(ctx, args...)
+	bound := b.bound[st]
+	if bound == nil {
+		bound = b.tx.StmtContext(ctx, st)
+		b.bound[st] = bound
+	}
+	res, err := bound.ExecContext(ctx, args...)
 	if err != nil {
 		return 0, err
 	}

@@ -18,7 +18,10 @@ type Counter interface {
 }
 
 // Tiktoken counts as the tokenizers of hosted models do.
-type Tiktoken struct{ codec tokenizer.Codec }
+type Tiktoken struct {
+	codec tokenizer.Codec
+	words *words
+}
 
 // DefaultEncoding is the vocabulary of a model whose own is not known. It is large, so
 // it seldom counts too many.
@@ -32,7 +35,7 @@ func NewTiktoken(encoding string) (*Tiktoken, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: tokenizer %q: %w", ErrOptions, encoding, err)
 	}
-	return &Tiktoken{codec: codec}, nil
+	return &Tiktoken{codec: codec, words: newWords()}, nil
 }
 
 const (
@@ -47,9 +50,23 @@ func (t *Tiktoken) Count(text string, limit int) (int, error) {
 	total := 0
 	for len(text) > 0 && total <= limit {
 		cut := slab(text)
-		n, err := t.codec.Count(text[:cut])
+		n, err := t.countWords(text[:cut])
 		if err != nil {
 			return 0, fmt.Errorf("count tokens: %w", err)
+		}
+		total += n
+		text = text[cut:]
+	}
+	return total, nil
+}
+
+// countWords counts word by word, which gives the same number as all at once.
+func (t *Tiktoken) countWords(text string) (total int, err error) {
+	for len(text) > 0 {
+		cut := cutWord(text)
+		n, err := t.words.count(text[:cut], t.codec.Count)
+		if err != nil {
+			return 0, err
 		}
 		total += n
 		text = text[cut:]
@@ -148,6 +165,7 @@ func (p *prompt) addSchema(schema json.RawMessage) { p.add(string(schema)) }
 // meter counts a text that grows, at every moment as if it had been counted whole.
 type meter struct {
 	counter Counter
+	words   *words // of its texts; nil makes each a string of its own
 	settled int    // tokens of what cannot change any more
 	pending []byte // the last word
 	open    int    // tokens of pending
@@ -174,7 +192,7 @@ func (m *meter) add(text string) {
 
 // count never fails: four bytes are a token where the counter gives up.
 func (m *meter) count(text []byte) int {
-	n, err := m.counter.Count(string(text), len(text))
+	n, err := m.counter.Count(m.words.text(text), len(text))
 	if err != nil {
 		return (len(text) + 3) / 4
 	}

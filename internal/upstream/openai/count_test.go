@@ -157,3 +157,23 @@ func BenchmarkTiktoken(b *testing.B) {
 		}
 	}
 }
+
+// Counting word by word is counting the whole, in every vocabulary.
+func TestTiktoken_Words(t *testing.T) {
+	t.Parallel()
+	word := rapid.SampledFrom([]string{" ", "  ", "\n", "\t", "\u00a0", "\r\n", "hello", "Hello", "it's", "I'LL", "12345", "x1", "./", "/", "...", "é", "你好", "👍", "\x7f", "\xff", "camelCase", "{\"a\":", "-"})
+	for _, encoding := range []string{"o200k_base", "cl100k_base", "p50k_base", "r50k_base"} {
+		c, err := NewTiktoken(encoding)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rapid.Check(t, func(t *rapid.T) {
+			text := strings.Join(rapid.SliceOfN(word, 0, 30).Draw(t, "words"), "")
+			got, err := c.countWords(text)
+			want, wantErr := c.codec.Count(text)
+			if got != want || err != nil || wantErr != nil {
+				t.Fatalf("%s: %q is %d tokens, %v; whole %d, %v", encoding, text, got, err, want, wantErr)
+			}
+		})
+	}
+}

@@ -12,7 +12,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -69,7 +68,8 @@ func (t Timeouts) withDefaults() Timeouts {
 type Provider struct {
 	url       string
 	options   Options
-	transport *http.Transport
+	transport *transport
+	words     *words // that answers are made of
 }
 
 var _ upstream.Provider = (*Provider)(nil)
@@ -87,6 +87,8 @@ func New(o Options) (*Provider, error) {
 		return nil, fmt.Errorf("%w: base_url is not a URL", ErrOptions)
 	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
 		return nil, fmt.Errorf("%w: base_url must be http or https with a host", ErrOptions)
+	case strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return nil, fmt.Errorf("%w: base_url must have its host in ASCII (xn--…)", ErrOptions)
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return nil, fmt.Errorf("%w: base_url must not have a user, a query or a fragment", ErrOptions)
 	case o.PublicOnly && u.Scheme != "https":
@@ -97,15 +99,17 @@ func New(o Options) (*Provider, error) {
 		return nil, fmt.Errorf("%w: there is no counter of tokens", ErrOptions)
 	}
 	o.Timeouts = o.Timeouts.withDefaults()
+	u = u.JoinPath("chat", "completions")
 	return &Provider{
-		url:       u.JoinPath("chat", "completions").String(),
+		url:       u.String(),
 		options:   o,
-		transport: newTransport(o),
+		transport: newTransport(u, o),
+		words:     newWords(),
 	}, nil
 }
 
 // Close closes the connections that no call uses. Calls may still be made.
-func (p *Provider) Close() { p.transport.CloseIdleConnections() }
+func (p *Provider) Close() { p.transport.close() }
 
 // Capabilities is what can be asked of any model here; whether the model is good at it
 // is not known.
@@ -145,13 +149,14 @@ func (p *Provider) Generate(ctx context.Context, call *upstream.Call, yield func
 func (p *Provider) attempt(ctx context.Context, call *upstream.Call, bound int, yield func(upstream.Event) error) error {
 	w, wctx := newWatch(ctx, p.options.Timeouts)
 	defer w.stop()
-	req, connected, err := p.request(wctx, call, bound)
+	// What is sent is made of nothing that a client sent but the decoded body.
+	request, err := p.encode(call, bound)
 	if err != nil {
 		return &upstream.Failure{Class: upstream.Failed, Err: err}
 	}
-	resp, err := p.transport.RoundTrip(req)
+	resp, connected, err := p.transport.do(wctx, request)
 	if err != nil {
-		return p.unanswered(ctx, w, err, connected.Load())
+		return p.unanswered(ctx, w, err, connected)
 	}
 	// What is unread costs the connection, which is how the provider learns of it.
 	defer resp.Body.Close()
@@ -162,7 +167,7 @@ func (p *Provider) attempt(ctx context.Context, call *upstream.Call, bound int, 
 		}
 		return fault
 	}
-	s := newStream(call, p.options.Counter, fingerprint(call.Model), w, yield)
+	s := newStream(call, p.options.Counter, p.words, fingerprint(call.Model), w, yield)
 	err = s.run(body)
 	switch {
 	case err == nil:

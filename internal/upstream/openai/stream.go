@@ -33,6 +33,7 @@ type stream struct {
 	call        *upstream.Call
 	fingerprint string
 	watch       *watch
+	words       *words
 	yield       func(upstream.Event) error
 
 	decoder  *decoder
@@ -49,10 +50,10 @@ type stream struct {
 	usage    *wire.Usage
 }
 
-func newStream(call *upstream.Call, counter Counter, fingerprint string, w *watch, yield func(upstream.Event) error) *stream {
+func newStream(call *upstream.Call, counter Counter, words *words, fingerprint string, w *watch, yield func(upstream.Event) error) *stream {
 	s := &stream{
 		call: call, fingerprint: fingerprint, watch: w, yield: yield,
-		decoder: newDecoder(), stops: upstream.NewStopFilter(call.Request.Stop), meter: meter{counter: counter},
+		decoder: newDecoder(), stops: upstream.NewStopFilter(call.Request.Stop), meter: meter{counter: counter, words: words}, words: words,
 	}
 	s.tools = newToolCalls(call.Request, s.emitTool)
 	if call.Request.ResponseFormat.Kind != wire.FormatText {
@@ -122,12 +123,12 @@ func (s *stream) ended(err error) error {
 // take yields what one chunk says.
 func (s *stream) take(c *chunk) error {
 	if len(c.reasoning) > 0 {
-		if err := s.emit(upstream.Event{Reasoning: s.thoughts.Join(string(c.reasoning))}); err != nil {
+		if err := s.emit(upstream.Event{Reasoning: s.thoughts.Join(s.words.text(c.reasoning))}); err != nil {
 			return err
 		}
 	}
 	if len(c.text) > 0 {
-		text, stopped := s.stops.Push(s.runes.Join(string(c.text)))
+		text, stopped := s.stops.Push(s.runes.Join(s.words.text(c.text)))
 		if err := s.emit(upstream.Event{Text: text}); err != nil {
 			return err
 		}

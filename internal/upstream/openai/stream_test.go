@@ -68,7 +68,7 @@ func runStream(t *testing.T, r io.Reader, tools bool) (string, error) {
 		out.WriteString(e.Text + e.Reasoning + string(e.Finish))
 		return nil
 	}
-	s := newStream(&upstream.Call{Request: req, MaxTokens: 100}, bytesCounter{}, "fp", w, yield)
+	s := newStream(&upstream.Call{Request: req, MaxTokens: 100}, bytesCounter{}, newWords(), "fp", w, yield)
 	err := s.run(r)
 	if (err == nil) != (finished != "") {
 		t.Errorf("run = %v, finish %q", err, finished)
@@ -132,7 +132,7 @@ func BenchmarkStream(b *testing.B) {
 			w, _ := newWatch(context.Background(), Timeouts{}.withDefaults())
 			defer w.stop()
 			req := &wire.ChatRequest{ResponseFormat: wire.ResponseFormat{Kind: wire.FormatText}}
-			s := newStream(&upstream.Call{Request: req, MaxTokens: 1 << 30}, counter, "fp", w, func(upstream.Event) error { return nil })
+			s := newStream(&upstream.Call{Request: req, MaxTokens: 1 << 30}, counter, newWords(), "fp", w, func(upstream.Event) error { return nil })
 			events := sse.NewReader(&repeat{data: []byte("data: " + string(benchChunk) + "\n\n")}, maxEventBytes)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -149,6 +149,32 @@ func BenchmarkStream(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// A piece of an answer costs no memory, from a provider's bytes to its event, once its
+// words have been seen.
+func TestStreamAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts those of every goroutine
+	w, _ := newWatch(t.Context(), Timeouts{}.withDefaults())
+	defer w.stop()
+	req := &wire.ChatRequest{ResponseFormat: wire.ResponseFormat{Kind: wire.FormatText}}
+	s := newStream(&upstream.Call{Request: req, MaxTokens: 1 << 30}, newTiktoken(t), newWords(), "fp", w, func(upstream.Event) error { return nil })
+	events := sse.NewReader(&repeat{data: []byte("data: " + string(benchChunk) + "\n\n")}, maxEventBytes)
+	allocs := testing.AllocsPerRun(1000, func() {
+		e, err := events.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := s.decoder.decode(e.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.take(c); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocs != 0 {
+		t.Errorf("a piece costs %v allocations, want 0", allocs)
 	}
 }
 

@@ -1,58 +1,14 @@
 package openai
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
-	"net/http/httptrace"
 	"net/netip"
-	"sync/atomic"
-	"syscall"
-	"time"
-
-	"github.com/parley-ai/parley/internal/upstream"
 )
 
 // ErrAddress means a host that resolved to an address no provider may have.
 var ErrAddress = errors.New("the address is not allowed")
-
-const (
-	maxHeaderBytes = 64 << 10
-	idleConns      = 128
-	// Servers behind common proxies close idle connections after 60 s or more; a
-	// request that meets such a close is sent again.
-	idleConnTimeout = 50 * time.Second
-)
-
-// newTransport returns a transport of its own: no proxy out of the environment, no
-// HTTP/2, so that one call is one connection and leaving it closes it, and nothing is
-// ever decompressed.
-func newTransport(o Options) *http.Transport {
-	dialer := &net.Dialer{
-		Timeout: o.Timeouts.Connect,
-		// The address is checked after resolution: a name may point anywhere, and
-		// somewhere else a moment later.
-		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-			return checkAddress(address, o.PublicOnly)
-		},
-	}
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	return &http.Transport{
-		DialContext:            dialer.DialContext,
-		TLSHandshakeTimeout:    o.Timeouts.Connect,
-		Protocols:              protocols,
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: maxHeaderBytes,
-		MaxIdleConns:           idleConns,
-		MaxIdleConnsPerHost:    idleConns,
-		IdleConnTimeout:        idleConnTimeout,
-	}
-}
 
 // neverAllowed are networks that package netip has no name for. The last two are where
 // two clouds hand out credentials outside the link-local range; 2002::/16 wraps IPv4
@@ -109,33 +65,6 @@ func checkAddress(address string, publicOnly bool) error {
 		return fmt.Errorf("%w: %s", ErrAddress, ip)
 	}
 	return nil
-}
-
-// request is made of nothing that a client sent but the decoded body. connected turns
-// true when the provider may have seen it.
-func (p *Provider) request(ctx context.Context, call *upstream.Call, bound int) (*http.Request, *atomic.Bool, error) {
-	body, err := p.encode(call, bound)
-	if err != nil {
-		return nil, nil, err
-	}
-	connected := new(atomic.Bool)
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
-	})
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
-	if err != nil {
-		return nil, nil, err
-	}
-	req.Header = http.Header{
-		"Content-Type":    {"application/json"},
-		"Accept":          {"text/event-stream"},
-		"Accept-Encoding": {"identity"},
-		"User-Agent":      {"parley"},
-	}
-	if p.options.APIKey != "" {
-		req.Header.Set("Authorization", "Bearer "+p.options.APIKey)
-	}
-	return req, connected, nil
 }
 
 // watchedBody tells the watch of every byte that arrives.

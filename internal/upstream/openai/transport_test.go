@@ -89,7 +89,7 @@ func TestGenerate_Unreachable(t *testing.T) {
 func TestNew_Errors(t *testing.T) {
 	t.Parallel()
 	tests := map[string]Options{
-		"no URL": {}, "bad URL": {BaseURL: "http://user:hidden@[::1"}, "scheme": {BaseURL: "ftp://h/v1"}, "no host": {BaseURL: "http:///v1"},
+		"no URL": {}, "bad URL": {BaseURL: "http://user:hidden@[::1"}, "scheme": {BaseURL: "ftp://h/v1"}, "no host": {BaseURL: "http:///v1"}, "host": {BaseURL: "http://bücher.example/v1"},
 		"user": {BaseURL: "http://u:hidden@h/v1"}, "query": {BaseURL: "http://h/v1?key=hidden"}, "fragment": {BaseURL: "http://h/v1#a"},
 		"plain to public": {BaseURL: "http://h/v1", PublicOnly: true}, "key": {BaseURL: "http://h/v1", APIKey: "hidden\r\nX: y"},
 	}

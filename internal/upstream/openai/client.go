@@ -1,0 +1,297 @@
+package openai
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	maxHeaderBytes = 64 << 10
+	idleConns      = 512
+	// Servers behind common proxies close idle connections after 60 s or more.
+	idleConnTimeout = 50 * time.Second
+	// inlineBytes is how long a request may be that is written before its answer is
+	// read. A longer one is written meanwhile: it may be refused half way.
+	inlineBytes = 64 << 10
+)
+
+// errHead is an answer whose head has no end.
+var errHead = errors.New("the head of the answer is longer than 64 KiB")
+
+// transport sends requests to one server by HTTP/1.1: no proxy out of the environment,
+// one call a connection at a time, so that leaving a call closes its connection, and
+// nothing is ever decompressed. The heads of answers and their bodies are read by
+// net/http. Unlike its Transport this one has no goroutines: whoever makes a call reads
+// and writes, which halves what a call costs. It is safe for concurrent use.
+type transport struct {
+	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
+	address     string      // host:port
+	tls         *tls.Config // nil without
+	handshake   time.Duration
+	head        string        // of every request, up to the value of Content-Length
+	request     *http.Request // tells net/http what is answered; never changed
+
+	mu    sync.Mutex
+	idle  []*conn // the one used last is the last
+	sweep *time.Timer
+}
+
+func newTransport(u *url.URL, o Options) *transport {
+	dialer := &net.Dialer{
+		Timeout: o.Timeouts.Connect,
+		// The address is checked after resolution: a name may point anywhere, and
+		// somewhere else a moment later.
+		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			return checkAddress(address, o.PublicOnly)
+		},
+	}
+	t := &transport{DialContext: dialer.DialContext, handshake: o.Timeouts.Connect, request: &http.Request{Method: http.MethodPost}}
+	port := u.Port()
+	if u.Scheme == "https" {
+		t.tls = &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+		if port == "" {
+			port = "443"
+		}
+	} else if port == "" {
+		port = "80"
+	}
+	t.address = net.JoinHostPort(u.Hostname(), port)
+	t.head = "POST " + u.RequestURI() + " HTTP/1.1\r\nHost: " + u.Host + "\r\nUser-Agent: parley\r\n" +
+		"Content-Type: application/json\r\nAccept: text/event-stream\r\nAccept-Encoding: identity\r\n"
+	if o.APIKey != "" {
+		t.head += "Authorization: Bearer " + o.APIKey + "\r\n"
+	}
+	t.head += "Content-Length: "
+	return t
+}
+
+// conn is a connection to the server.
+type conn struct {
+	net.Conn
+	raw    net.Conn // below TLS
+	r      *bufio.Reader
+	budget int64 // bytes that may still be read
+	since  time.Time
+}
+
+// Read stops a head that has no end.
+func (c *conn) Read(p []byte) (int, error) {
+	if c.budget <= 0 {
+		return 0, errHead
+	}
+	n, err := c.Conn.Read(p[:min(int64(len(p)), c.budget)])
+	c.budget -= int64(n)
+	return n, err
+}
+
+// quiet says whether nothing has arrived on an idle connection: neither its end nor
+// bytes that nobody asked for.
+func (c *conn) quiet() bool {
+	s, ok := c.raw.(syscall.Conn)
+	if !ok {
+		return true
+	}
+	rc, err := s.SyscallConn()
+	if err != nil {
+		return false
+	}
+	empty := false
+	err = rc.Read(func(fd uintptr) bool {
+		var b [1]byte
+		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		empty = errors.Is(err, unix.EAGAIN)
+		return true
+	})
+	return empty && err == nil
+}
+
+// do sends body. connected says whether the server may have seen it. The caller closes
+// the body of the answer; what is unread of it costs the connection, and so does the
+// end of ctx.
+func (t *transport) do(ctx context.Context, body []byte) (resp *http.Response, connected bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, false, err
+	}
+	c := t.take()
+	if c == nil {
+		if c, err = t.dial(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	x := &exchange{transport: t, conn: c, wrote: make(chan error, 1)}
+	x.forget = context.AfterFunc(ctx, func() { c.raw.Close() })
+	if len(body) <= inlineBytes {
+		x.wrote <- x.write(body)
+	} else {
+		go func() { x.wrote <- x.write(body) }() // Close waits for it
+	}
+	if err := x.readHead(); err != nil {
+		return nil, true, errors.Join(err, x.Close())
+	}
+	return x.resp, true, nil
+}
+
+// dial makes a connection.
+func (t *transport) dial(ctx context.Context) (*conn, error) {
+	raw, err := t.DialContext(ctx, "tcp", t.address)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: raw, raw: raw}
+	if t.tls != nil {
+		secure := tls.Client(raw, t.tls)
+		limited, done := context.WithTimeout(ctx, t.handshake)
+		defer done()
+		if err := secure.HandshakeContext(limited); err != nil {
+			return nil, errors.Join(err, raw.Close())
+		}
+		c.Conn = secure
+	}
+	c.r = bufio.NewReader(c)
+	return c, nil
+}
+
+// exchange is one request and the body of its answer.
+type exchange struct {
+	transport *transport
+	conn      *conn // nil once it was given back
+	forget    func() bool
+	wrote     chan error // one, when all is written
+	resp      *http.Response
+	body      io.ReadCloser
+}
+
+func (x *exchange) write(body []byte) error {
+	message := make([]byte, 0, len(x.transport.head)+16+len(body))
+	message = strconv.AppendInt(append(message, x.transport.head...), int64(len(body)), 10)
+	message = append(append(message, "\r\n\r\n"...), body...)
+	_, err := x.conn.Write(message)
+	return err
+}
+
+// readHead reads the head of the answer, past those that are only informed of.
+func (x *exchange) readHead() error {
+	x.conn.budget = maxHeaderBytes
+	for {
+		resp, err := http.ReadResponse(x.conn.r, x.transport.request) //nolint:bodyclose // do's caller closes it
+		if err != nil {
+			return err
+		}
+		if resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
+			x.conn.budget = math.MaxInt64
+			x.resp, x.body, resp.Body = resp, resp.Body, x
+			return nil
+		}
+	}
+}
+
+// Read gives the connection back at the end of the body.
+func (x *exchange) Read(p []byte) (int, error) {
+	n, err := x.body.Read(p)
+	if err == io.EOF && x.conn != nil && x.reusable() {
+		x.transport.give(x.conn)
+		x.conn = nil
+	}
+	return n, err
+}
+
+func (x *exchange) reusable() bool {
+	select {
+	case err := <-x.wrote:
+		x.wrote <- err
+		return err == nil && !x.resp.Close && x.resp.StatusCode >= 200 && x.conn.r.Buffered() == 0 && x.forget()
+	default:
+		return false
+	}
+}
+
+// Close closes the connection, unless the body was read to its end.
+func (x *exchange) Close() error {
+	if x.conn == nil {
+		return nil
+	}
+	x.forget()
+	_ = x.conn.raw.Close() // ctx may have closed it
+	<-x.wrote              //nolint:errcheck // the connection is gone anyway
+	x.conn = nil
+	return nil
+}
+
+// take returns an idle connection, or nil.
+func (t *transport) take() *conn {
+	for {
+		t.mu.Lock()
+		n := len(t.idle)
+		if n == 0 {
+			t.mu.Unlock()
+			return nil
+		}
+		c := t.idle[n-1]
+		t.idle[n-1] = nil
+		t.idle = t.idle[:n-1]
+		t.mu.Unlock()
+		if c.quiet() {
+			return c
+		}
+		_ = c.raw.Close() // the server has closed it
+	}
+}
+
+func (t *transport) give(c *conn) {
+	c.since = time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.idle) >= idleConns {
+		_ = c.raw.Close() // nobody waits for it
+		return
+	}
+	t.idle = append(t.idle, c)
+	if t.sweep == nil {
+		t.sweep = time.AfterFunc(idleConnTimeout, t.expire)
+	}
+}
+
+// expire closes what was idle for too long.
+func (t *transport) expire() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := 0
+	for old < len(t.idle) && time.Since(t.idle[old].since) >= idleConnTimeout {
+		_ = t.idle[old].raw.Close() // nobody waits for it
+		old++
+	}
+	n := copy(t.idle, t.idle[old:])
+	clear(t.idle[n:])
+	t.idle = t.idle[:n]
+	t.sweep = nil
+	if n > 0 {
+		t.sweep = time.AfterFunc(time.Until(t.idle[0].since.Add(idleConnTimeout)), t.expire)
+	}
+}
+
+// close closes the connections that no call uses.
+func (t *transport) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.idle {
+		_ = c.raw.Close() // nobody waits for it
+	}
+	t.idle = nil
+	if t.sweep != nil {
+		t.sweep.Stop()
+		t.sweep = nil
+	}
+}
