@@ -203,7 +203,7 @@ var requestLine = regexp.MustCompile(`^request (req_[0-9a-f]{32}) (\d{3})$`)
 // "request ID STATUS" an answer that the client got.
 func (r *remote) script(t *testing.T, atLeast int, name string, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(
