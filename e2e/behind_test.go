@@ -28,8 +28,8 @@ func thorough(t *testing.T) int {
 	return n
 }
 
-// provider starts a stub for one test.
-func provider(t *testing.T) *stub.Server {
+// startStub starts a stub for one test.
+func startStub(t *testing.T) *stub.Server {
 	t.Helper()
 	s := stub.Start()
 	t.Cleanup(s.Close)
@@ -39,7 +39,7 @@ func provider(t *testing.T) *stub.Server {
 // remotePlans writes a configuration beside the data directory, with more plans; svc-pulse is on them.
 func remotePlans(t *testing.T, data string, p *stub.Server, plans string) string {
 	t.Helper()
-	path := remote(t, filepath.Dir(data), p, false, "")
+	path := behindConfig(t, filepath.Dir(data), p, false, "")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -58,9 +58,9 @@ func remotePlans(t *testing.T, data string, p *stub.Server, plans string) string
 
 var planID = regexp.MustCompile(`\{id: ([a-z]+),`)
 
-// remote writes a configuration whose models all run at the provider, but svc-pulse where local is
+// behindConfig writes a configuration whose models all run at the provider, but svc-pulse where local is
 // set; extra are lines of its top level. Prices are those of the built-in one.
-func remote(t *testing.T, dir string, p *stub.Server, local bool, extra string) string {
+func behindConfig(t *testing.T, dir string, p *stub.Server, local bool, extra string) string {
 	t.Helper()
 	pulse, upstream := "upstream: stub, model: stub-model", ""
 	if local {
@@ -102,7 +102,7 @@ models:
 func behind(t *testing.T, p *stub.Server, extra string) *proc.Server {
 	t.Helper()
 	o := options(dataDir(t))
-	o.Config = remote(t, filepath.Dir(o.Data), p, false, extra)
+	o.Config = behindConfig(t, filepath.Dir(o.Data), p, false, extra)
 	s, err := proc.Start(o)
 	if err != nil {
 		t.Fatal(err)

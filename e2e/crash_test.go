@@ -45,10 +45,10 @@ func TestCrash(t *testing.T) {
 	t.Parallel()
 	needWeights(t)
 	kills := max(killsInCI, thorough(t))
-	p := provider(t)
+	p := startStub(t)
 	o := options(dataDir(t))
 	dir := filepath.Dir(o.Data)
-	configs := map[bool]string{false: remote(t, dir, p, false, ""), true: remote(t, dir, p, true, "")}
+	configs := map[bool]string{false: behindConfig(t, dir, p, false, ""), true: behindConfig(t, dir, p, true, "")}
 	o.Config = configs[false]
 	s, err := proc.Start(o)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 func TestStop_Under500(t *testing.T) {
 	t.Parallel()
 	const streams, words = 500, 100
-	p := provider(t)
+	p := startStub(t)
 	s := behind(t, p, "drain: {delay: 2s, limit: 2m}")
 	secret, _ := account(t, s, "many", "bulk", "100000")
 	client := &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: streams}}
@@ -95,7 +95,7 @@ func readinessFirst(t *testing.T, s *proc.Server, secret string) {
 // TestStream_KeepAlive is wire.md 71: a provider that says nothing for 40 s does not look dead.
 func TestStream_KeepAlive(t *testing.T) {
 	t.Parallel()
-	s := behind(t, provider(t), "")
+	s := behind(t, startStub(t), "")
 	resp, err := openStream(t, newClient(), s, s.Key, tell("svc-pulse", withUsage, "words=3 silent=40s"))
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ const mostMiB = 256
 // words, nothing is charged that was not delivered, and memory stays bounded.
 func TestHostileProvider(t *testing.T) {
 	t.Parallel()
-	p := provider(t)
+	p := startStub(t)
 	s := behind(t, p, "")
 	before := peak(t, s)
 	clean := func(what, text string) {
@@ -93,7 +93,7 @@ func TestHostileProvider(t *testing.T) {
 // TestHostileUsage: counts that cannot be true are not charged; ours are.
 func TestHostileUsage(t *testing.T) {
 	t.Parallel()
-	s := behind(t, provider(t), "")
+	s := behind(t, startStub(t), "")
 	const limit = `,"max_tokens":50`
 	honest := wantCompletion(t, post(t, s, s.Key, tell("svc-pulse", limit, "words=7 usage=none")))
 	if honest.Usage.Completion != 7 || honest.Usage.Prompt == 0 {
@@ -122,7 +122,7 @@ type usageCounts = usage
 // allows; others are served meanwhile.
 func TestMemory_Bodies(t *testing.T) {
 	t.Parallel()
-	s := behind(t, provider(t), "")
+	s := behind(t, startStub(t), "")
 	greedy, _ := account(t, s, "greedy", "bulk", "100000")
 	modest, _ := account(t, s, "modest", "pro", "10")
 	before := peak(t, s)

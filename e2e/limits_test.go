@@ -30,7 +30,7 @@ func TestLimits_Minute(t *testing.T) {
 	if thorough(t) > 0 {
 		long = 2*time.Minute + 5*time.Second
 	}
-	p := provider(t)
+	p := startStub(t)
 	// They mostly wait: all at once, and they count as one test.
 	var wg sync.WaitGroup
 	defer wg.Wait()

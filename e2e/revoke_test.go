@@ -31,7 +31,7 @@ func TestRevoke(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			p := provider(t)
+			p := startStub(t)
 			s := behind(t, p, "")
 			secret, keyID := account(t, s, "revoked", "bulk", "1000")
 			other, _ := account(t, s, "other", "bulk", "1000")
@@ -188,7 +188,7 @@ func (c *callers) end(t *testing.T, code string) (last time.Time, refusals int) 
 // TestKey_Narrowed: what a key was made with takes effect beside the plan of its account.
 func TestKey_Narrowed(t *testing.T) {
 	t.Parallel()
-	s := behind(t, provider(t), "")
+	s := behind(t, startStub(t), "")
 	wide, _ := account(t, s, "narrowed", "pro", "10")
 	make := func(flags ...string) string {
 		return runJSON[struct{ Secret string }](t, s, append([]string{"key", "create", "--account", "narrowed"}, flags...)...).Secret
@@ -231,7 +231,7 @@ func TestKey_Narrowed(t *testing.T) {
 // and without credit it is told which of the two is missing.
 func TestSubscription(t *testing.T) {
 	t.Parallel()
-	s := behind(t, provider(t), "")
+	s := behind(t, startStub(t), "")
 	secret, _ := account(t, s, "subscriber", "free", "0.01")
 	none, _ := account(t, s, "none", "free", "")
 	lapsed, _ := account(t, s, "lapsed", "free", "")

@@ -34,7 +34,7 @@ func left(a answer) [2]string {
 // waits as long as told is let in.
 func TestLimits_Wait(t *testing.T) {
 	t.Parallel()
-	p := provider(t)
+	p := startStub(t)
 	// They only wait: all at once, and they count as one test.
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -116,7 +116,7 @@ func refusedCalls(t *testing.T, s *proc.Server, secret, ask, kind string) answer
 // TestLimits_Refused: whatever refuses a call, its counters are as before.
 func TestLimits_Refused(t *testing.T) {
 	t.Parallel()
-	s := behindPlans(t, provider(t), "")
+	s := behindPlans(t, startStub(t), "")
 	secret, _ := account(t, s, "careful", "free", "0.02")
 	ask := tell("svc-pulse", `,"max_tokens":10`, "words=10 usage=none")
 	first := post(t, s, secret, ask)

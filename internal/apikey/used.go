@@ -36,16 +36,15 @@ func (m *minute) time() time.Time {
 }
 
 // Run writes once a minute, and when ctx ends, which keys have been used since. No
-// call waits for it, and what it loses in a crash is a time for display.
+// call waits for it, and what it loses in a crash is a time for display; it returns the
+// error of the last write.
 func (r *Keyring) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			if err := r.flush(ctx); err != nil && ctx.Err() == nil {
-				return err
-			}
+			_ = r.flush(ctx) // what was not written is still marked, for the next minute
 		case <-ctx.Done():
 			return r.flush(context.WithoutCancel(ctx))
 		}

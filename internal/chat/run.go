@@ -124,8 +124,6 @@ func (r *run) event(ctx context.Context, e upstream.Event) error {
 		r.head.Fingerprint = e.Fingerprint
 	}
 	r.last = e
-	// Noted before it is released: a kill between the two charges at most this event.
-	r.hold.Delivered(e.Completion)
 	if e.Text == "" && e.Reasoning == "" && e.Tool == nil {
 		return nil
 	}
@@ -136,6 +134,8 @@ func (r *run) event(ctx context.Context, e upstream.Event) error {
 	if err := r.start(); err != nil {
 		return err
 	}
+	// Noted before it is released: a kill between the two charges at most this event.
+	r.hold.Delivered(e.Completion)
 	if err := r.release(&e); err != nil {
 		return emitError{err}
 	}

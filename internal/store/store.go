@@ -162,7 +162,7 @@ func (d *DB) Close() error {
 // tx runs f in one transaction on the writing connection. Whatever happens in f, the
 // connection is free again: there is only one.
 func (d *DB) tx(ctx context.Context, f func(*sql.Tx) error) error {
-	tx, err := d.write.BeginTx(ctx, nil)
+	tx, err := d.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -171,6 +171,18 @@ func (d *DB) tx(ctx context.Context, f func(*sql.Tx) error) error {
 		return err
 	}
 	return tx.Commit()
+}
+
+// begin takes the write lock. Another program that holds it, such as an operator's
+// shell, is waited for up to a minute: nothing has been written yet.
+func (d *DB) begin(ctx context.Context) (*sql.Tx, error) {
+	for wait := 0; ; wait++ {
+		tx, err := d.write.BeginTx(ctx, nil)
+		if e, ok := errors.AsType[*sqlite.Error](err); ok && e.Code()&0xff == 5 && wait < 5 { // SQLITE_BUSY, after busy_timeout
+			continue
+		}
+		return tx, err
+	}
 }
 
 // micros and instant translate times; the zero time is NULL.

@@ -42,7 +42,11 @@ type fault struct {
 // faultError is an error object in a stream, where a chunk should be.
 type faultError struct{ body []byte }
 
-func (e *faultError) Error() string { return "error event: " + string(e.body) }
+// Error names the fault; its message may repeat what the caller sent.
+func (e *faultError) Error() string {
+	f := parseFault(e.body)
+	return fmt.Sprintf("error event: %s %s", f.Type, f.Code)
+}
 
 // status is the one that the error object names, else 500.
 func (e *faultError) status() int {
@@ -153,7 +157,7 @@ func (p *Provider) refused(resp *http.Response, body io.Reader) error {
 		e := &faultError{body: text}
 		return p.classify(e.status(), text, 0)
 	}
-	return &upstream.Failure{Class: upstream.Failed, Err: p.clean(fmt.Sprintf("%v: %s instead of a stream: %s", errAnswer, kind, text))}
+	return &upstream.Failure{Class: upstream.Failed, Err: p.clean(fmt.Sprintf("%v: %d bytes of %s instead of a stream", errAnswer, len(text), kind))}
 }
 
 // classify tells whose fault an error status is: the caller's, ours or the provider's.
@@ -161,7 +165,7 @@ func (p *Provider) classify(status int, body []byte, wait time.Duration) error {
 	f := parseFault(body)
 	failure := &upstream.Failure{
 		Class: upstream.Failed, RetryAfter: wait,
-		Err: p.clean(fmt.Sprintf("status %d: %s %s %s", status, f.Type, f.Code, f.Message)),
+		Err: p.clean(fmt.Sprintf("status %d: %s %s %s", status, f.Type, f.Code, f.words(status))),
 	}
 	switch status {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
@@ -187,6 +191,19 @@ func (p *Provider) classify(status int, body []byte, wait time.Duration) error {
 		}
 	}
 	return failure
+}
+
+// words is the provider's message where it is about our account or its own trouble.
+// One that refuses a request often repeats it, and prompts do not belong in logs.
+func (f fault) words(status int) string {
+	switch status {
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests:
+		return f.Message
+	}
+	if status >= http.StatusInternalServerError {
+		return f.Message
+	}
+	return ""
 }
 
 // clean makes a provider's words fit for a line of the log: short, printable, without
