@@ -44,12 +44,12 @@ func remotePlans(t *testing.T, data string, p *stub.Server, plans string) string
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids := ""
+	var ids strings.Builder
 	for _, m := range planID.FindAllStringSubmatch(plans, -1) {
-		ids += ", " + m[1]
+		ids.WriteString(", " + m[1])
 	}
 	changed := strings.Replace(string(text), "\nupstreams:", plans+"\nupstreams:", 1)
-	changed = strings.ReplaceAll(changed, "narrow, bulk]", "narrow, bulk"+ids+"]")
+	changed = strings.ReplaceAll(changed, "narrow, bulk]", "narrow, bulk"+ids.String()+"]")
 	if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
 		t.Fatal(err)
 	}

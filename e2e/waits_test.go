@@ -21,7 +21,14 @@ func behindPlans(t *testing.T, p *stub.Server, plans string) *proc.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.Kill)
+	t.Cleanup(func() {
+		s.Kill()
+		for line := range strings.SplitSeq(s.Stderr(), "\n") {
+			if t.Failed() && !strings.Contains(line, `"status":200`) && !strings.Contains(line, `"status":429`) {
+				t.Log(line)
+			}
+		}
+	})
 	return s
 }
 
