@@ -36,15 +36,16 @@ func (m *minute) time() time.Time {
 }
 
 // Run writes once a minute, and when ctx ends, which keys have been used since. No
-// call waits for it, and what it loses in a crash is a time for display; it returns the
-// error of the last write.
+// call waits for it, and what it loses in a crash is a time for display.
 func (r *Keyring) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			_ = r.flush(ctx) // what was not written is still marked, for the next minute
+			if err := r.flush(ctx); err != nil && ctx.Err() == nil {
+				return err
+			}
 		case <-ctx.Done():
 			return r.flush(context.WithoutCancel(ctx))
 		}
