@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -55,6 +56,12 @@ func New(prefix string) string {
 func RequestID() string {
 	u := uuid()
 	return Request + hex.EncodeToString(u[:])
+}
+
+// RequestIDsSince returns a text that sorts before every id that [RequestID] makes at t
+// or later, and behind those of the millisecond before it and earlier.
+func RequestIDsSince(t time.Time) string {
+	return fmt.Sprintf("%s%012x", Request, max(0, t.UnixMilli()))
 }
 
 // ParseRequestID returns the 16 bytes of an id made by [RequestID].

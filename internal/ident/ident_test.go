@@ -65,3 +65,13 @@ func TestOrderAndUniqueness(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+func TestRequestIDsSince(t *testing.T) {
+	t.Parallel()
+	before := time.Now()
+	id := ident.RequestID()
+	after := time.Now().Add(2 * time.Millisecond)
+	if ident.RequestIDsSince(before) > id || ident.RequestIDsSince(after) <= id {
+		t.Errorf("%s does not lie between %s and %s", id, ident.RequestIDsSince(before), ident.RequestIDsSince(after))
+	}
+}

@@ -98,5 +98,5 @@ CREATE TABLE charge (
   attempts          BIGINT NOT NULL,
   first_token_us    BIGINT NOT NULL,
   total_us          BIGINT NOT NULL
-);
+) WITHOUT ROWID; -- ids come in the order of time: rows go to the end of one tree
 CREATE INDEX charge_account ON charge (account_id, id);

@@ -5,6 +5,3 @@ ALTER TABLE account ADD COLUMN sub_until BIGINT; -- NULL where there never was o
 -- Limits of a key, in addition to those of its account's plan; 0 is none.
 ALTER TABLE api_key ADD COLUMN rpm BIGINT NOT NULL DEFAULT 0 CHECK (rpm >= 0);
 ALTER TABLE api_key ADD COLUMN tpm BIGINT NOT NULL DEFAULT 0 CHECK (tpm >= 0);
-
--- The last minute of calls, from which limits are counted again after a restart.
-CREATE INDEX charge_created ON charge (created_at);
