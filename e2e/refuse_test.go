@@ -255,7 +255,8 @@ func TestFullDisk(t *testing.T) {
 	})
 
 	// Full while a stream runs.
-	resp, err := openStream(t, newClient(), s, s.Key, `{"model":"svc-pulse","stream":true,"max_tokens":64,"temperature":0,`+countTo+`}`)
+	// Long enough for the disk to fill up under it, however fast the model is.
+	resp, err := openStream(t, newClient(), s, s.Key, `{"model":"svc-pulse","stream":true,"max_tokens":1500,"temperature":0,"messages":[{"role":"user","content":"Write a long story about a fox."}]}`)
 	if err != nil {
 		t.Fatal(err)
 	}
