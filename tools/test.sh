@@ -15,9 +15,8 @@ race="CGO_ENABLED=1 -race"
 command -v gcc >/dev/null || race=""
 # The end-to-end tests watch another process, so the race detector would only slow their clients.
 unit=$(go list ./... | grep -v /e2e | tr '\n' ' ')
-# Excused is only what the machine itself cannot show, such as a step begun within 30 ms.
 noskip=()
-[ "${CI:-}" = true ] && noskip=(-noskip -mayskip "this machine")
+[ "${CI:-}" = true ] && noskip=(-noskip)
 
 export PARLEY_BIN=$PWD/bin/parley
 # Several end-to-end tests only wait for a limit: four at a time, on however few processors.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
@@ -28,7 +29,7 @@ func (r *run) reserve() error {
 	balance := s.Ledger.Balance(who.Account.ID)
 	if balance.Balance() <= 0 && !r.model.Price.Free() {
 		r.emit.Limits(s.Limiter.Peek(r.call.Now, Claim(who, 0)))
-		if who.Account.Subscription.Status(r.call.Now) == "expired" {
+		if who.Account.Subscription.Status(r.call.Now) == account.SubscriptionExpired {
 			return ErrSubscription
 		}
 		return ErrNoCredit

@@ -7,8 +7,7 @@
 // output of every test that failed. The last line is "N passed, N failed" and the exit code is 1
 // when anything failed, a package that does not build included.
 //
-// With -noskip a skipped test counts as failed, unless the reason it gave contains the text of
-// -mayskip.
+// With -noskip a skipped test counts as failed.
 package main
 
 import (
@@ -22,11 +21,10 @@ import (
 
 func main() {
 	noskip := flag.Bool("noskip", false, "count a skipped test as failed")
-	mayskip := flag.String("mayskip", "", "with -noskip, the text in a reason that excuses a skip")
 	flag.Parse()
 
 	c := newCounter(os.Stdout)
-	c.noskip, c.mayskip = *noskip, *mayskip
+	c.noskip = *noskip
 	for _, line := range flag.Args() {
 		if err := run(c, line); err != nil {
 			c.broken(line, err)

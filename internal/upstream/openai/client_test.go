@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -100,16 +101,37 @@ func TestTransport_Untrusted(t *testing.T) {
 	}
 }
 
-// A server may refuse a long request before it has read it.
+// A server may refuse a long request before it has read it. This one reads no further
+// and stays, so that no reset can overtake its answer.
 func TestTransport_RefusedHalfWay(t *testing.T) {
 	t.Parallel()
-	_, tr, _ := server(t, false, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Connection", "close")
-		http.Error(w, "too long", http.StatusRequestEntityTooLarge)
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	var served sync.WaitGroup
+	served.Go(func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_, _ = io.ReadFull(c, make([]byte, 1)) // the request has begun
+		_, _ = io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		<-over
 	})
+	t.Cleanup(func() {
+		close(over)
+		l.Close()
+		served.Wait()
+	})
+	tr := newTransport(&url.URL{Scheme: "http", Host: l.Addr().String(), Path: "/v1"}, Options{Timeouts: Timeouts{}.withDefaults()})
+	t.Cleanup(tr.close)
 	resp, _, err := tr.do(t.Context(), make([]byte, 8<<20))
 	if err != nil {
-		t.Skipf("the refusal was lost on the way: %v", err)
+		t.Fatalf("do: %v, want the refusal", err)
 	}
 	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("status %d, close: %v", resp.StatusCode, err)
