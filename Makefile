@@ -8,7 +8,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || true)
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 WEIGHTS  := weights/SmolLM2-135M-Instruct.Q4_1.gguf
 LINT     := .cache/bin/golangci-lint
-FUZZTIME ?= 10s
+FUZZTIME ?= 20000x
 KILLS    ?= 500
 ARGS     ?=
 
@@ -46,7 +46,7 @@ race: weights ## Run the unit tests with the race detector only
 	CGO_ENABLED=1 go test -race -shuffle=on -count=1 $$(go list ./... | grep -v /e2e)
 
 .PHONY: fuzz
-fuzz: ## Fuzz every target for FUZZTIME each (10s)
+fuzz: ## Fuzz every target with FUZZTIME inputs each (20000x)
 	@tools/fuzz.sh $(FUZZTIME)
 
 .PHONY: lint
