@@ -92,8 +92,10 @@ func storm(t *testing.T, s *proc.Server, secret, body string, limit int64, rate 
 	tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
 	defer tick.Stop()
 	begun := time.Now()
-	for time.Since(begun) < long {
-		<-tick.C
+	for made := 0.; time.Since(begun) < long; made++ {
+		if made >= time.Since(begun).Seconds()*rate { // what a busy machine held up is caught up with
+			<-tick.C
+		}
 		if kill != nil && time.Since(begun) > 30*time.Second {
 			s, kill = kill(), nil // with calls under way
 			client.CloseIdleConnections()
@@ -203,8 +205,10 @@ func verdict(t *testing.T, limit int64, all []asked) {
 	of := func(n int64) string { return fmt.Sprintf("%.4f", float64(n)/float64(limit)) }
 	t.Logf("%d admitted, %d refused; of the limit, sure: most %s, least at a refusal %s; by the ids: most %s, least at a refusal %s",
 		m.admitted, m.refused, of(m.most), of(m.least), of(m.stampedMost), of(m.stampedLow))
-	if m.refused < m.admitted {
-		t.Errorf("%d refused and %d admitted: that is not three times the limit", m.refused, m.admitted)
+	// A limit is let in at the start of each minute, so that in the shortest run, of a minute and a
+	// quarter, about half of the calls are refused.
+	if m.refused < m.admitted/2 {
+		t.Errorf("%d refused and %d admitted: the limit was not reached for long", m.refused, m.admitted)
 	}
 	if m.most > limit {
 		t.Errorf("%d in a minute, the limit is %d", m.most, limit)
