@@ -108,13 +108,11 @@ type Principal struct {
 // right to what it is doing: with [ErrRevoked] or [ErrSuspended]. It is at once if
 // that was before. The caller calls stop when it no longer cares.
 func (p *Principal) Watch(end func(cause error)) (stop func()) {
-	var once sync.Once
-	f := func(cause error) { once.Do(func() { end(cause) }) }
-	stopKey, stopAccount := p.KeyLife.after(f), p.AccountLife.after(f)
-	return func() {
-		stopKey()
-		stopAccount()
-	}
+	w := &watch{end: end}
+	w.key.watch, w.account.watch = w, w
+	p.KeyLife.enter(&w.key)
+	p.AccountLife.enter(&w.account)
+	return w.stop
 }
 
 // May reports whether the caller's key allows the model.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -56,11 +57,12 @@ type server struct {
 	Config
 	routes []route
 	memory *bodyMemory
+	common http.Header // of every answer; its values are never changed
 }
 
 // New returns the handler of all public paths.
 func New(c Config) http.Handler {
-	return &server{Config: c, routes: routes(), memory: newBodyMemory()}
+	return &server{Config: c, routes: routes(), memory: newBodyMemory(), common: common()}
 }
 
 // exchange is one request and what is known of its answer.
@@ -79,6 +81,7 @@ type exchange struct {
 
 	limited bool        // the headers of the limits are set
 	hurried atomic.Bool // the answer is broken off
+	attrs   [20]slog.Attr
 }
 
 // ServeHTTP answers one request, whatever it is, and logs one line about it.
@@ -86,8 +89,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{w: w, r: r, id: ident.RequestID(), now: time.Now(), route: "unknown"}
 	h := w.Header()
 	h["X-Request-Id"] = []string{x.id}
-	h["X-Content-Type-Options"] = []string{"nosniff"}
-	allowOrigins(h)
+	maps.Copy(h, s.common)
 	defer s.close(x)
 	if r.Method == http.MethodOptions {
 		x.route = "preflight"

@@ -45,7 +45,7 @@ func (s *server) observe(x *exchange) {
 // what is the caller's is information.
 func (s *server) log(x *exchange) {
 	level := slog.LevelInfo
-	attrs := make([]slog.Attr, 0, 20)
+	attrs := x.attrs[:0]
 	add := func(a ...slog.Attr) { attrs = append(attrs, a...) }
 	add(slog.String("request_id", x.id), slog.String("route", x.route), slog.String("method", clip(x.r.Method, 16)))
 	status := x.status
@@ -84,7 +84,12 @@ func (s *server) log(x *exchange) {
 		add(slog.String("retry", clip(n, 4)))
 	}
 	add(slog.Float64("duration_ms", ms(time.Since(x.now))))
-	s.Log.LogAttrs(x.r.Context(), level, "request", attrs...)
+	// Straight to the handler: a logger would look for its caller in the stack each time.
+	if h := s.Log.Handler(); h.Enabled(x.r.Context(), level) {
+		r := slog.NewRecord(time.Now(), level, "request", 0)
+		r.AddAttrs(attrs...)
+		_ = h.Handle(x.r.Context(), r) // there is nobody to tell
+	}
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -37,7 +37,10 @@ func routes() []route {
 // count, so that a base URL with a slash too many works; nothing is ever redirected,
 // because clients do not repeat a POST. rest is the unescaped end of the path.
 func (s *server) match(r *http.Request) (found route, rest string, err error) {
-	path := "/" + strings.Join(strings.FieldsFunc(r.URL.EscapedPath(), func(c rune) bool { return c == '/' }), "/")
+	path := r.URL.EscapedPath()
+	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") || strings.Contains(path, "//") {
+		path = "/" + strings.Join(strings.FieldsFunc(path, func(c rune) bool { return c == '/' }), "/")
+	}
 	for _, rt := range s.routes {
 		prefix, wild := strings.CutSuffix(rt.path, "*")
 		switch {
@@ -69,11 +72,14 @@ func (s *server) readyz(x *exchange, _ string) error {
 	return x.json(http.StatusOK, []byte(`{"status":"ready"}`))
 }
 
-// allowOrigins lets browsers of any origin read the answer. Keys travel in a header
-// that no browser adds by itself, so no page can act for its visitor.
-func allowOrigins(h http.Header) {
-	h["Access-Control-Allow-Origin"] = []string{"*"}
-	h["Access-Control-Expose-Headers"] = []string{"x-request-id, retry-after, retry-after-ms, x-ratelimit-limit-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, x-ratelimit-reset-tokens"}
+// common are headers of every answer. They let browsers of any origin read it: keys
+// travel in a header that no browser adds by itself, so no page can act for its visitor.
+func common() http.Header {
+	return http.Header{
+		"X-Content-Type-Options":        {"nosniff"},
+		"Access-Control-Allow-Origin":   {"*"},
+		"Access-Control-Expose-Headers": {"x-request-id, retry-after, retry-after-ms, x-ratelimit-limit-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, x-ratelimit-reset-tokens"},
+	}
 }
 
 // preflight answers OPTIONS on any path. The headers that a browser wants to send are

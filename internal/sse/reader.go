@@ -45,6 +45,16 @@ func NewReader(r io.Reader, limit int) *Reader {
 	return &Reader{r: r, limit: limit, buf: make([]byte, min(4096, limit+1))}
 }
 
+// Reset makes r read another stream from its beginning, as a new reader with the same
+// limit would. It keeps its buffers, unless they have grown.
+func (r *Reader) Reset(from io.Reader) {
+	buf, event := r.buf, r.event
+	if len(buf) > keptBytes || cap(event.Data) > keptBytes {
+		buf, event = make([]byte, min(4096, r.limit+1)), Event{}
+	}
+	*r = Reader{r: from, limit: r.limit, buf: buf, event: event}
+}
+
 // Next returns the next event that has data. At the end of the stream it
 // returns io.EOF, or io.ErrUnexpectedEOF when the stream stops within a line.
 // An event whose lines are whole but which no blank line ends is returned

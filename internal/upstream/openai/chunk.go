@@ -10,11 +10,16 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/parley-ai/parley/internal/sse"
 	"github.com/parley-ai/parley/internal/wire"
 )
 
-// maxTokens is the largest count that is believed of a provider.
-const maxTokens = 1 << 30
+const (
+	// maxTokens is the largest count that is believed of a provider.
+	maxTokens = 1 << 30
+	// keptBytes is how much of an answer's buffers is kept for the next one.
+	keptBytes = 64 << 10
+)
 
 // chunk is what one event says of the first choice. Its slices are valid until the
 // next decode.
@@ -42,6 +47,23 @@ type decoder struct {
 	dec   *jsontext.Decoder
 	buf   bytes.Buffer
 	chunk chunk
+}
+
+// reader is what an answer is read with. It can read one after the other.
+type reader struct {
+	events  *sse.Reader
+	decoder *decoder
+}
+
+func newReader() *reader {
+	return &reader{sse.NewReader(nil, maxEventBytes), newDecoder()}
+}
+
+// small says whether it is worth keeping: an answer of huge events leaves large buffers.
+func (r *reader) small() bool {
+	c := &r.decoder.chunk
+	clear(c.tools[:cap(c.tools)])
+	return cap(c.text)+cap(c.reasoning) <= keptBytes && cap(c.tools) <= maxToolCalls
 }
 
 func newDecoder() *decoder {

@@ -81,9 +81,11 @@ func newTransport(u *url.URL, o Options) *transport {
 // conn is a connection to the server.
 type conn struct {
 	net.Conn
-	raw    net.Conn // below TLS
+	raw    net.Conn        // below TLS
+	fd     syscall.RawConn // of raw; nil where it has none
 	r      *bufio.Reader
-	budget int64 // bytes that may still be read
+	out    []byte // the last request, for its room
+	budget int64  // bytes that may still be read
 	since  time.Time
 }
 
@@ -100,19 +102,14 @@ func (c *conn) Read(p []byte) (int, error) {
 // quiet says whether nothing has arrived on an idle connection: neither its end nor
 // bytes that nobody asked for.
 func (c *conn) quiet() bool {
-	s, ok := c.raw.(syscall.Conn)
-	if !ok {
+	if c.fd == nil {
 		return true
 	}
-	rc, err := s.SyscallConn()
-	if err != nil {
-		return false
-	}
 	empty := false
-	err = rc.Read(func(fd uintptr) bool {
+	err := c.fd.Read(func(fd uintptr) bool {
 		var b [1]byte
 		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		empty = errors.Is(err, unix.EAGAIN)
+		empty = err == unix.EAGAIN // a plain number on a hot path
 		return true
 	})
 	return empty && err == nil
@@ -151,6 +148,11 @@ func (t *transport) dial(ctx context.Context) (*conn, error) {
 		return nil, err
 	}
 	c := &conn{Conn: raw, raw: raw}
+	if s, ok := raw.(syscall.Conn); ok {
+		if c.fd, err = s.SyscallConn(); err != nil {
+			return nil, errors.Join(err, raw.Close())
+		}
+	}
 	if t.tls != nil {
 		secure := tls.Client(raw, t.tls)
 		limited, done := context.WithTimeout(ctx, t.handshake)
@@ -175,10 +177,13 @@ type exchange struct {
 }
 
 func (x *exchange) write(body []byte) error {
-	message := make([]byte, 0, len(x.transport.head)+16+len(body))
-	message = strconv.AppendInt(append(message, x.transport.head...), int64(len(body)), 10)
-	message = append(append(message, "\r\n\r\n"...), body...)
-	_, err := x.conn.Write(message)
+	c := x.conn
+	c.out = strconv.AppendInt(append(c.out[:0], x.transport.head...), int64(len(body)), 10)
+	c.out = append(append(c.out, "\r\n\r\n"...), body...)
+	_, err := c.Write(c.out)
+	if cap(c.out) > inlineBytes {
+		c.out = nil
+	}
 	return err
 }
 

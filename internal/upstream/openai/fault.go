@@ -140,7 +140,10 @@ func (f fault) tooLong(err error) *tooLong {
 // refused returns the error of an answer that does not begin as a stream, nil for one
 // that does.
 func (p *Provider) refused(resp *http.Response, body io.Reader) error {
-	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	kind := resp.Header.Get("Content-Type")
+	if kind != "text/event-stream" {
+		kind, _, _ = mime.ParseMediaType(kind)
+	}
 	encoding := resp.Header.Get("Content-Encoding")
 	plain := encoding == "" || strings.EqualFold(encoding, "identity")
 	if resp.StatusCode == http.StatusOK && plain && (kind == "text/event-stream" || kind == "") {

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/parley-ai/parley/internal/sse"
@@ -70,6 +71,8 @@ type Provider struct {
 	options   Options
 	transport *transport
 	words     *words // that answers are made of
+	readers   sync.Pool
+	prints    sync.Map // fingerprints by model
 }
 
 var _ upstream.Provider = (*Provider)(nil)
@@ -167,8 +170,15 @@ func (p *Provider) attempt(ctx context.Context, call *upstream.Call, bound int, 
 		}
 		return fault
 	}
-	s := newStream(call, p.options.Counter, p.words, fingerprint(call.Model), w, yield)
-	err = s.run(body)
+	s := newStream(call, p.options.Counter, p.words, p.fingerprint(call.Model), w, yield)
+	r, used := p.readers.Get().(*reader)
+	if !used {
+		r = newReader()
+	}
+	err = s.run(body, r)
+	if r.small() {
+		p.readers.Put(r)
+	}
 	switch {
 	case err == nil:
 		return nil
@@ -218,7 +228,12 @@ func (p *Provider) broken(s *stream, w *watch, err error) error {
 
 // fingerprint stands for the model; the provider's own may change from call to call,
 // and some put its name into it.
-func fingerprint(model string) string {
+func (p *Provider) fingerprint(model string) string {
+	if known, ok := p.prints.Load(model); ok {
+		return known.(string) //nolint:forcetypeassert // nothing else is stored
+	}
 	sum := sha256.Sum256([]byte(model))
-	return "fp_" + hex.EncodeToString(sum[:5])
+	made := "fp_" + hex.EncodeToString(sum[:5])
+	p.prints.Store(model, made)
+	return made
 }

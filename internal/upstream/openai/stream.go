@@ -53,7 +53,7 @@ type stream struct {
 func newStream(call *upstream.Call, counter Counter, words *words, fingerprint string, w *watch, yield func(upstream.Event) error) *stream {
 	s := &stream{
 		call: call, fingerprint: fingerprint, watch: w, yield: yield,
-		decoder: newDecoder(), stops: upstream.NewStopFilter(call.Request.Stop), meter: meter{counter: counter, words: words}, words: words,
+		stops: upstream.NewStopFilter(call.Request.Stop), meter: meter{counter: counter, words: words}, words: words,
 	}
 	s.tools = newToolCalls(call.Request, s.emitTool)
 	if call.Request.ResponseFormat.Kind != wire.FormatText {
@@ -62,10 +62,11 @@ func newStream(call *upstream.Call, counter Counter, words *words, fingerprint s
 	return s
 }
 
-// run reads the answer and yields its events, the last one included.
-func (s *stream) run(body io.Reader) error {
-	events := sse.NewReader(body, maxEventBytes)
-	err := s.read(events)
+// run reads the answer with r and yields its events, the last one included.
+func (s *stream) run(body io.Reader, r *reader) error {
+	r.events.Reset(body)
+	s.decoder = r.decoder
+	err := s.read(r.events)
 	if errors.Is(err, errStopped) {
 		// The provider learns of it before the caller does.
 		s.watch.cancel(nil)

@@ -69,7 +69,7 @@ func runStream(t *testing.T, r io.Reader, tools bool) (string, error) {
 		return nil
 	}
 	s := newStream(&upstream.Call{Request: req, MaxTokens: 100}, bytesCounter{}, newWords(), "fp", w, yield)
-	err := s.run(r)
+	err := s.run(r, newReader())
 	if (err == nil) != (finished != "") {
 		t.Errorf("run = %v, finish %q", err, finished)
 	}
@@ -133,6 +133,7 @@ func BenchmarkStream(b *testing.B) {
 			defer w.stop()
 			req := &wire.ChatRequest{ResponseFormat: wire.ResponseFormat{Kind: wire.FormatText}}
 			s := newStream(&upstream.Call{Request: req, MaxTokens: 1 << 30}, counter, newWords(), "fp", w, func(upstream.Event) error { return nil })
+			s.decoder = newDecoder()
 			events := sse.NewReader(&repeat{data: []byte("data: " + string(benchChunk) + "\n\n")}, maxEventBytes)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -159,6 +160,7 @@ func TestStreamAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun coun
 	defer w.stop()
 	req := &wire.ChatRequest{ResponseFormat: wire.ResponseFormat{Kind: wire.FormatText}}
 	s := newStream(&upstream.Call{Request: req, MaxTokens: 1 << 30}, newTiktoken(t), newWords(), "fp", w, func(upstream.Event) error { return nil })
+	s.decoder = newDecoder()
 	events := sse.NewReader(&repeat{data: []byte("data: " + string(benchChunk) + "\n\n")}, maxEventBytes)
 	allocs := testing.AllocsPerRun(1000, func() {
 		e, err := events.Next()
