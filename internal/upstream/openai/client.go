@@ -33,16 +33,14 @@ var errHead = errors.New("the head of the answer is longer than 64 KiB")
 
 // transport sends requests to one server by HTTP/1.1: no proxy out of the environment,
 // one call a connection at a time, so that leaving a call closes its connection, and
-// nothing is ever decompressed. The heads of answers and their bodies are read by
-// net/http. Unlike its Transport this one has no goroutines: whoever makes a call reads
+// nothing is ever decompressed. Unlike net/http's Transport this one has no goroutines: whoever makes a call reads
 // and writes, which halves what a call costs. It is safe for concurrent use.
 type transport struct {
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 	address     string      // host:port
 	tls         *tls.Config // nil without
 	handshake   time.Duration
-	head        string        // of every request, up to the value of Content-Length
-	request     *http.Request // tells net/http what is answered; never changed
+	head        string // of every request, up to the value of Content-Length
 
 	mu    sync.Mutex
 	idle  []*conn // the one used last is the last
@@ -58,7 +56,7 @@ func newTransport(u *url.URL, o Options) *transport {
 			return checkAddress(address, o.PublicOnly)
 		},
 	}
-	t := &transport{DialContext: dialer.DialContext, handshake: o.Timeouts.Connect, request: &http.Request{Method: http.MethodPost}}
+	t := &transport{DialContext: dialer.DialContext, handshake: o.Timeouts.Connect}
 	port := u.Port()
 	if u.Scheme == "https" {
 		t.tls = &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
@@ -116,9 +114,8 @@ func (c *conn) quiet() bool {
 }
 
 // do sends body. connected says whether the server may have seen it. The caller closes
-// the body of the answer; what is unread of it costs the connection, and so does the
-// end of ctx.
-func (t *transport) do(ctx context.Context, body []byte) (resp *http.Response, connected bool, err error) {
+// the answer; what is unread of it costs the connection, and so does the end of ctx.
+func (t *transport) do(ctx context.Context, body []byte) (x *exchange, connected bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
 	}
@@ -128,7 +125,7 @@ func (t *transport) do(ctx context.Context, body []byte) (resp *http.Response, c
 			return nil, false, err
 		}
 	}
-	x := &exchange{transport: t, conn: c, wrote: make(chan error, 1)}
+	x = &exchange{transport: t, conn: c, wrote: make(chan error, 1)}
 	x.forget = context.AfterFunc(ctx, func() { c.raw.Close() })
 	if len(body) <= inlineBytes {
 		x.wrote <- x.write(body)
@@ -138,7 +135,7 @@ func (t *transport) do(ctx context.Context, body []byte) (resp *http.Response, c
 	if err := x.readHead(); err != nil {
 		return nil, true, errors.Join(err, x.Close())
 	}
-	return x.resp, true, nil
+	return x, true, nil
 }
 
 // dial makes a connection.
@@ -166,14 +163,14 @@ func (t *transport) dial(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// exchange is one request and the body of its answer.
+// exchange is one request and its answer, whose body it reads.
 type exchange struct {
 	transport *transport
 	conn      *conn // nil once it was given back
 	forget    func() bool
 	wrote     chan error // one, when all is written
-	resp      *http.Response
-	body      io.ReadCloser
+	head      head
+	body      *body
 }
 
 func (x *exchange) write(body []byte) error {
@@ -191,13 +188,14 @@ func (x *exchange) write(body []byte) error {
 func (x *exchange) readHead() error {
 	x.conn.budget = maxHeaderBytes
 	for {
-		resp, err := http.ReadResponse(x.conn.r, x.transport.request) //nolint:bodyclose // do's caller closes it
+		h, err := readHead(x.conn.r)
 		if err != nil {
 			return err
 		}
-		if resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
+		if h.status >= 200 || h.status == http.StatusSwitchingProtocols {
 			x.conn.budget = math.MaxInt64
-			x.resp, x.body, resp.Body = resp, resp.Body, x
+			x.head = h
+			x.body = newBody(&x.head, x.conn.r)
 			return nil
 		}
 	}
@@ -206,7 +204,7 @@ func (x *exchange) readHead() error {
 // Read gives the connection back at the end of the body.
 func (x *exchange) Read(p []byte) (int, error) {
 	n, err := x.body.Read(p)
-	if err == io.EOF && x.conn != nil && x.reusable() {
+	if errors.Is(err, io.EOF) && x.conn != nil && x.reusable() {
 		x.transport.give(x.conn)
 		x.conn = nil
 	}
@@ -217,7 +215,7 @@ func (x *exchange) reusable() bool {
 	select {
 	case err := <-x.wrote:
 		x.wrote <- err
-		return err == nil && !x.resp.Close && x.resp.StatusCode >= 200 && x.conn.r.Buffered() == 0 && x.forget()
+		return err == nil && !x.head.close && x.head.status >= 200 && x.conn.r.Buffered() == 0 && x.forget()
 	default:
 		return false
 	}

@@ -53,12 +53,12 @@ func post(t *testing.T, tr *transport, body []byte) string {
 	if err != nil {
 		t.Fatalf("do: %v", err)
 	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
+	defer resp.Close()
+	text, err := io.ReadAll(resp)
 	if err != nil {
 		t.Fatalf("body: %v", err)
 	}
-	return fmt.Sprint(resp.StatusCode, " ", string(text))
+	return fmt.Sprint(resp.head.status, " ", string(text))
 }
 
 func echo(w http.ResponseWriter, r *http.Request) {
@@ -133,8 +133,8 @@ func TestTransport_RefusedHalfWay(t *testing.T) {
 	if err != nil {
 		t.Fatalf("do: %v, want the refusal", err)
 	}
-	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Errorf("status %d, close: %v", resp.StatusCode, err)
+	if err := resp.Close(); err != nil || resp.head.status != http.StatusRequestEntityTooLarge {
+		t.Errorf("status %d, close: %v", resp.head.status, err)
 	}
 }
 
@@ -153,14 +153,14 @@ func TestTransport_Leave(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if _, err := io.ReadAll(resp.Body); err == nil {
+	if _, err := io.ReadAll(resp); err == nil {
 		t.Error("a body that was left has an end")
 	}
-	resp.Body.Close()
+	resp.Close()
 	if resp, _, err = tr.do(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	resp.Body.Close() // unread
+	resp.Close() // unread
 	for range 2 {
 		select {
 		case <-left:

@@ -139,22 +139,22 @@ func (f fault) tooLong(err error) *tooLong {
 
 // refused returns the error of an answer that does not begin as a stream, nil for one
 // that does.
-func (p *Provider) refused(resp *http.Response, body io.Reader) error {
-	kind := resp.Header.Get("Content-Type")
-	if kind != "text/event-stream" {
+func (p *Provider) refused(h *head, body io.Reader) error {
+	kind := h.contentType
+	if kind != eventStream {
 		kind, _, _ = mime.ParseMediaType(kind)
 	}
-	encoding := resp.Header.Get("Content-Encoding")
+	encoding := h.encoding
 	plain := encoding == "" || strings.EqualFold(encoding, "identity")
-	if resp.StatusCode == http.StatusOK && plain && (kind == "text/event-stream" || kind == "") {
+	if h.status == http.StatusOK && plain && (kind == eventStream || kind == "") {
 		return nil
 	}
 	if !plain {
-		return &upstream.Failure{Class: upstream.Failed, Err: fmt.Errorf("%w: status %d in an encoding that was not asked for", errAnswer, resp.StatusCode)}
+		return &upstream.Failure{Class: upstream.Failed, Err: fmt.Errorf("%w: status %d in an encoding that was not asked for", errAnswer, h.status)}
 	}
 	text, _ := io.ReadAll(io.LimitReader(body, maxFaultBytes))
-	if resp.StatusCode != http.StatusOK {
-		return p.classify(resp.StatusCode, text, retryAfter(resp.Header, time.Now()))
+	if h.status != http.StatusOK {
+		return p.classify(h.status, text, retryAfter(h, time.Now()))
 	}
 	if kind == "application/json" && json.Valid(text) && strings.Contains(string(text), `"error"`) {
 		e := &faultError{body: text}
@@ -232,12 +232,12 @@ func (p *Provider) clean(words string) error {
 }
 
 // retryAfter reads how long a provider asks to be left alone, at most an hour.
-func retryAfter(h http.Header, now time.Time) time.Duration {
+func retryAfter(h *head, now time.Time) time.Duration {
 	for _, field := range []struct {
-		name string
-		unit time.Duration
-	}{{"Retry-After-Ms", time.Millisecond}, {"Retry-After", time.Second}} {
-		value := h.Get(field.name)
+		value string
+		unit  time.Duration
+	}{{h.retryAfterMs, time.Millisecond}, {h.retryAfter, time.Second}} {
+		value := field.value
 		// NaN and infinity parse, too; the comparison lets neither through.
 		if n, err := strconv.ParseFloat(value, 64); err == nil && n >= 0 {
 			return time.Duration(min(n*float64(field.unit), float64(maxRetryAfter)))

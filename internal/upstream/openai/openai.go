@@ -157,14 +157,14 @@ func (p *Provider) attempt(ctx context.Context, call *upstream.Call, bound int, 
 	if err != nil {
 		return &upstream.Failure{Class: upstream.Failed, Err: err}
 	}
-	resp, connected, err := p.transport.do(wctx, request)
+	answer, connected, err := p.transport.do(wctx, request)
 	if err != nil {
 		return p.unanswered(ctx, w, err, connected)
 	}
 	// What is unread costs the connection, which is how the provider learns of it.
-	defer resp.Body.Close()
-	body := &watchedBody{body: resp.Body, watch: w}
-	if fault := p.refused(resp, body); fault != nil {
+	defer answer.Close()
+	body := &watchedBody{body: answer, watch: w}
+	if fault := p.refused(&answer.head, body); fault != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -462,7 +462,7 @@ func TestRetryAfter_Date(t *testing.T) {
 	for value, want := range map[string]time.Duration{
 		"Thu, 01 Jan 2026 00:00:07 GMT": 7 * time.Second, "Thu, 01 Jan 2025 00:00:07 GMT": 0, "-1": 0, "soon": 0, "": 0,
 	} {
-		if got := retryAfter(map[string][]string{"Retry-After": {value}}, now); got != want {
+		if got := retryAfter(&head{retryAfter: value}, now); got != want {
 			t.Errorf("retryAfter(%q) = %v, want %v", value, got, want)
 		}
 	}
