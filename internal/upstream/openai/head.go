@@ -189,7 +189,9 @@ func (b *body) trailer() error {
 			return io.ErrUnexpectedEOF
 		case err != nil: // also a line that is longer than the buffer
 			return err
-		case len(bytes.TrimRight(line, "\r\n")) == 0:
+		case !bytes.HasSuffix(line, []byte("\r\n")):
+			return fmt.Errorf("%w: it ends with %.40q", errHeadForm, line)
+		case len(line) == 2:
 			return io.EOF
 		}
 		read += len(line)
