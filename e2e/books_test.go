@@ -34,12 +34,17 @@ var (
 	errDouble = errors.New("charged more than once")
 )
 
-// charged is a row of the table charge.
+// charged is a row of the view charge.
 type charged struct {
 	id, completionID, model, state string
 	in, out, held, amount, off     int64
 	priceIn, priceOut              int64
 }
+
+// unbalanced counts the accounts that are not the sum of their charges.
+const unbalanced = `SELECT count(*) FROM account a
+	LEFT JOIN (SELECT account_id, sum(amount) AS total FROM charge GROUP BY account_id) c ON c.account_id = a.id
+	WHERE a.posted <> coalesce(c.total, 0)`
 
 // openBooks opens the database as an outsider who can only read.
 func openBooks(t *testing.T, data string) *sql.DB {
@@ -124,8 +129,7 @@ func audit(ctx context.Context, db *sql.DB, log []entry) ([]string, error) {
 		}
 	}
 	for law, query := range map[string]string{
-		"posted is the sum of the charges": `SELECT count(*) FROM account a
-			WHERE a.posted <> coalesce((SELECT sum(amount) FROM charge c WHERE c.account_id = a.id), 0)`,
+		"posted is the sum of the charges": unbalanced,
 		"granted is the sum of the grants": `SELECT count(*) FROM account a
 			WHERE a.granted <> coalesce((SELECT sum(amount) FROM credit_grant g WHERE g.account_id = a.id), 0)`,
 		"no account is below zero":       `SELECT count(*) FROM account WHERE posted > granted`,
@@ -194,19 +198,20 @@ func TestAudit_Catches(t *testing.T) {
 	}
 	const one = `WHERE id = (SELECT max(id) FROM charge)`
 	for name, doctor := range map[string]string{
-		"free answer":        `DELETE FROM charge ` + one,
-		"free and balanced":  `UPDATE account SET posted = posted - (SELECT amount FROM charge ` + one + `); DELETE FROM charge ` + one,
-		"wrong amount":       `UPDATE charge SET amount = amount - 1 ` + one + `; UPDATE account SET posted = posted - 1`,
-		"above the hold":     `UPDATE charge SET held = amount - 1 ` + one,
-		"too few tokens":     `UPDATE charge SET completion_tokens = completion_tokens - 1 ` + one,
-		"voided":             `UPDATE charge SET state = 'voided', amount = 0 ` + one,
+		"free answer":       `DELETE FROM charge_row ` + one,
+		"free and balanced": `UPDATE account SET posted = posted - (SELECT amount FROM charge ` + one + `); DELETE FROM charge_row ` + one,
+		"wrong amount":      `UPDATE charge_row SET amount = amount - 1 ` + one + `; UPDATE account SET posted = posted - 1`,
+		"above the hold":    `UPDATE charge_row SET held = amount - 1 ` + one,
+		"too few tokens":    `UPDATE charge_row SET completion_tokens = completion_tokens - 1 ` + one,
+		"voided": `INSERT INTO outcome SELECT 99, stream, status, error_code, 'voided', ending, usage_source, target, attempts FROM outcome LIMIT 1;
+			UPDATE charge_row SET amount = 0, outcome = 99 ` + one,
 		"posted differs":     `UPDATE account SET posted = posted + 1`,
 		"granted differs":    `UPDATE account SET granted = granted + 1`,
-		"charged twice":      `UPDATE charge SET completion_id = (SELECT min(completion_id) FROM charge)`,
+		"charged twice":      `UPDATE charge_row SET completion_id = (SELECT min(completion_id) FROM charge)`,
 		"another price":      `UPDATE model_price SET output = output + 1`,
-		"held and charged":   `INSERT INTO hold SELECT id, completion_id, account_id, key_id, model, price_id, plan_version, 1, 1, 0, 0 FROM charge ` + one,
-		"written off":        `UPDATE charge SET written_off = 1 ` + one,
-		"another request id": `UPDATE charge SET id = 'req_0' ` + one,
+		"held and charged":   `INSERT INTO hold_row SELECT id, completion_id, account, terms, 1, 1, 0, 0 FROM charge_row ` + one,
+		"written off":        `UPDATE charge_row SET written_off = 1 ` + one,
+		"another request id": `UPDATE charge_row SET id = 'req_0' ` + one,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

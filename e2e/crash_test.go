@@ -139,8 +139,7 @@ func (d *deaths) inspect(t *testing.T, db *sql.DB, died time.Time, w *witnesses)
 			}
 		}
 	}
-	n, err := count(db, `SELECT count(*) FROM account a
-		WHERE a.posted <> coalesce((SELECT sum(amount) FROM charge c WHERE c.account_id = a.id), 0)`)
+	n, err := count(db, unbalanced)
 	if err != nil || n != 0 {
 		d.unbalanced++
 		t.Errorf("kill %d: %d accounts are not the sum of their charges: %v", d.kills, n, err)

@@ -20,19 +20,17 @@ func (d *DB) Accounts(ctx context.Context) ([]account.Account, error) {
 
 // CreateAccount adds an account with empty books. It fails with [account.ErrExists].
 func (d *DB) CreateAccount(ctx context.Context, a account.Account) error {
-	return d.tx(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO account (id, name, plan, status, created_at) VALUES ($1, $2, $3, $4, $5)`,
+	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, `INSERT INTO account (id, name, plan, status, created_at) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (name) DO NOTHING`,
 			a.ID, a.Name, a.Plan, string(a.Status), micros(a.CreatedAt))
-		if unique(err) {
-			return account.ErrExists
-		}
-		return err
+		return one(res, err, account.ErrExists)
 	})
 }
 
 // UpdateAccount writes plan, status and subscription. It fails with [account.ErrNotFound].
 func (d *DB) UpdateAccount(ctx context.Context, a account.Account) error {
-	return d.tx(ctx, func(tx *sql.Tx) error {
+	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, `UPDATE account SET plan = $1, status = $2, sub_plan = $3, sub_until = $4 WHERE id = $5`,
 			a.Plan, string(a.Status), a.Subscription.Plan, micros(a.Subscription.Until), a.ID)
 		return one(res, err, account.ErrNotFound)

@@ -43,7 +43,7 @@ func (d *DB) CreateKey(ctx context.Context, k apikey.Key) error {
 		}
 		models = string(b)
 	}
-	return d.tx(ctx, func(tx *sql.Tx) error {
+	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO api_key (id, account_id, name, prefix, last4, hash, models, created_at, expires_at, rpm, tpm)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
 			k.ID, k.AccountID, k.Name, k.Prefix, k.Last4, k.Hash[:], models, micros(k.CreatedAt), micros(k.ExpiresAt), k.RPM, k.TPM)
@@ -54,7 +54,7 @@ func (d *DB) CreateKey(ctx context.Context, k apikey.Key) error {
 // RevokeKey sets the time of revocation of a key that has none. It fails with
 // [apikey.ErrNotFound].
 func (d *DB) RevokeKey(ctx context.Context, id string, at time.Time) error {
-	return d.tx(ctx, func(tx *sql.Tx) error {
+	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, `UPDATE api_key SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL`, micros(at), id)
 		return one(res, err, apikey.ErrNotFound)
 	})
@@ -62,7 +62,7 @@ func (d *DB) RevokeKey(ctx context.Context, id string, at time.Time) error {
 
 // TouchKeys records when keys were last used.
 func (d *DB) TouchKeys(ctx context.Context, used map[string]time.Time) error {
-	return d.tx(ctx, func(tx *sql.Tx) error {
+	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for id, at := range used {
 			if _, err := tx.ExecContext(ctx, `UPDATE api_key SET last_used_at = $1 WHERE id = $2`, micros(at), id); err != nil {
 				return err

@@ -19,7 +19,7 @@ import (
 // what it says, so what did not change keeps its row, and what changes back finds it.
 func (d *DB) SaveCatalog(ctx context.Context, models []catalog.Model, plans []account.Plan) error {
 	now := micros(time.Now())
-	return d.tx(ctx, func(tx *sql.Tx) error {
+	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for i := range models {
 			m := &models[i]
 			m.PriceID = rowID("price_", m.ID, m.Price.Input, m.Price.CachedInput, m.Price.Output)

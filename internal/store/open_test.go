@@ -137,7 +137,7 @@ func TestReadersCannotWrite(t *testing.T) {
 		`DELETE FROM account`,
 		`INSERT INTO schema_migration (version, checksum) VALUES (9, 'x')`,
 		`CREATE TABLE t (x)`,
-		`DROP TABLE charge`,
+		`DROP TABLE charge_row`,
 	} {
 		if _, err := db.Reader().ExecContext(context.Background(), statement); err == nil || !strings.Contains(err.Error(), "readonly") {
 			t.Errorf("a reader ran %s: %v, want an error that says readonly", statement, err)

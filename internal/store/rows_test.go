@@ -501,7 +501,7 @@ func TestClosed(t *testing.T) {
 func books(t testing.TB, db *store.DB) map[string][][]any {
 	t.Helper()
 	all := map[string][][]any{}
-	for _, table := range []string{"account", "credit_grant", "hold", "charge"} {
+	for _, table := range []string{"account", "credit_grant", "terms", "outcome", "hold_row", "charge_row"} {
 		rs, err := db.Writer().QueryContext(context.Background(), `SELECT * FROM `+table+` ORDER BY 1`)
 		if err != nil {
 			t.Fatal(err)

@@ -47,7 +47,7 @@ var (
 // process; the lock on the data directory keeps others out.
 type DB struct {
 	write, read *sql.DB
-	stmts       statements
+	journal     *journal // on the connection of write
 	schema      int
 	created     bool
 }
@@ -120,7 +120,7 @@ func (d *DB) start(ctx context.Context) error {
 		return err
 	}
 	d.schema = schema
-	return d.stmts.prepare(ctx, d.write)
+	return d.withJournal(ctx, func(*journal) error { return nil })
 }
 
 // explain says in our words what SQLite found wrong with the file.
@@ -156,32 +156,39 @@ func (d *DB) New() bool { return d.created }
 
 // Close ends all connections; the last one folds the WAL into the database.
 func (d *DB) Close() error {
-	return errors.Join(d.stmts.close(), d.read.Close(), d.write.Close())
+	return errors.Join(d.read.Close(), d.withJournal(context.Background(), (*journal).close), d.write.Close())
 }
 
-// tx runs f in one transaction on the writing connection. Whatever happens in f, the
-// connection is free again: there is only one.
-func (d *DB) tx(ctx context.Context, f func(*sql.Tx) error) error {
-	tx, err := d.begin(ctx)
+// tx runs f in one transaction on the writing connection. ctx ends the wait for it;
+// a write that has begun is not broken off, because database/sql would drop the
+// connection, and what is prepared on it.
+func (d *DB) tx(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
+	conn, err := d.write.Conn(ctx)
 	if err != nil {
 		return err
 	}
+	defer conn.Close() // gives it back
+	ctx = context.WithoutCancel(ctx)
+	var tx *sql.Tx
+	if err := patiently(func() (err error) { tx, err = conn.BeginTx(ctx, nil); return err }); err != nil {
+		return err
+	}
 	defer tx.Rollback() // after Commit it does nothing
-	if err := f(tx); err != nil {
+	if err := f(ctx, tx); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-// begin takes the write lock. Another program that holds it, such as an operator's
-// shell, is waited for up to a minute: nothing has been written yet.
-func (d *DB) begin(ctx context.Context) (*sql.Tx, error) {
+// patiently calls begin, which takes the write lock. Another program that holds it,
+// such as an operator's shell, is waited for up to a minute: nothing has been written yet.
+func patiently(begin func() error) error {
 	for wait := 0; ; wait++ {
-		tx, err := d.write.BeginTx(ctx, nil)
+		err := begin()
 		if e, ok := errors.AsType[*sqlite.Error](err); ok && e.Code()&0xff == 5 && wait < 5 { // SQLITE_BUSY, after busy_timeout
 			continue
 		}
-		return tx, err
+		return err
 	}
 }
 
@@ -198,12 +205,6 @@ func instant(us sql.NullInt64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMicro(us.Int64).UTC()
-}
-
-// unique reports whether err is a broken UNIQUE constraint.
-func unique(err error) bool {
-	e, ok := errors.AsType[*sqlite.Error](err)
-	return ok && e.Code() == 2067 // SQLITE_CONSTRAINT_UNIQUE
 }
 
 // rows collects a query's rows.

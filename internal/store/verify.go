@@ -27,20 +27,20 @@ var invariants = []struct{ name, query, detail string }{
 	{
 		"posted is the sum of the charges",
 		`SELECT a.id, a.posted, coalesce(c.total, 0) FROM account a
-		 LEFT JOIN (SELECT account_id, sum(amount) AS total FROM charge GROUP BY account_id) c ON c.account_id = a.id
+		 LEFT JOIN (SELECT account, sum(amount) AS total FROM charge_row GROUP BY account) c ON c.account = a.number
 		 WHERE a.posted <> coalesce(c.total, 0) ORDER BY a.id LIMIT 1`,
 		difference,
 	},
 	{
 		"posted and held are covered by what was granted",
 		`SELECT a.id, a.posted + coalesce(h.total, 0), a.granted FROM account a
-		 LEFT JOIN (SELECT account_id, sum(amount) AS total FROM hold GROUP BY account_id) h ON h.account_id = a.id
+		 LEFT JOIN (SELECT account, sum(amount) AS total FROM hold_row GROUP BY account) h ON h.account = a.number
 		 WHERE a.posted < 0 OR a.posted + coalesce(h.total, 0) > a.granted ORDER BY a.id LIMIT 1`,
 		difference,
 	},
 	{
 		"no call is both running and ended",
-		`SELECT c.id, h.amount, c.amount FROM charge c JOIN hold h ON h.id = c.id ORDER BY c.id LIMIT 1`,
+		`SELECT c.id, h.amount, c.amount FROM charge_row c JOIN hold_row h ON h.id = c.id ORDER BY c.id LIMIT 1`,
 		"%[1]s: it still holds %[2]s and has a charge of %[3]s",
 	},
 	{
@@ -49,15 +49,34 @@ var invariants = []struct{ name, query, detail string }{
 		// floating, which CAST brings back to the end of the range.
 		`SELECT c.id, c.amount + c.written_off, coalesce(CAST(
 		   (c.prompt_tokens - c.cached_tokens) * p.input + c.cached_tokens * p.cached + c.completion_tokens * p.output AS BIGINT), 0)
-		 FROM charge c LEFT JOIN model_price p ON p.id = c.price_id
+		 FROM charge_row c LEFT JOIN terms t ON t.number = c.terms LEFT JOIN model_price p ON p.id = t.price_id
 		 WHERE p.id IS NULL OR c.amount + c.written_off <>
 		   (c.prompt_tokens - c.cached_tokens) * p.input + c.cached_tokens * p.cached + c.completion_tokens * p.output
 		 ORDER BY c.id LIMIT 1`,
 		difference,
 	},
 	{
+		"every entry cites rows that are there",
+		// The first charge of an account cites none before it.
+		`SELECT c.id, 0, 0 FROM charge_row c
+		 WHERE NOT EXISTS (SELECT 1 FROM account a WHERE a.number = c.account)
+		    OR NOT EXISTS (SELECT 1 FROM terms t WHERE t.number = c.terms)
+		    OR NOT EXISTS (SELECT 1 FROM outcome o WHERE o.number = c.outcome)
+		    OR c.previous IS NOT NULL AND NOT EXISTS (SELECT 1 FROM charge_row p WHERE p.id = c.previous AND p.account = c.account)
+		 UNION ALL
+		 SELECT h.id, 0, 0 FROM hold_row h
+		 WHERE NOT EXISTS (SELECT 1 FROM account a WHERE a.number = h.account)
+		    OR NOT EXISTS (SELECT 1 FROM terms t WHERE t.number = h.terms)
+		 UNION ALL
+		 SELECT a.id, 0, 0 FROM account a
+		 WHERE a.last IS NOT NULL AND NOT EXISTS (SELECT 1 FROM charge_row c WHERE c.id = a.last AND c.account = a.number)
+		 LIMIT 1`,
+		"%[1]s: its account, terms, outcome or the charge before it is not there",
+	},
+	{
 		"what was voided cost nothing",
-		`SELECT id, amount + written_off, 0 FROM charge WHERE state = 'voided' AND (amount <> 0 OR written_off <> 0) ORDER BY id LIMIT 1`,
+		`SELECT c.id, c.amount + c.written_off, 0 FROM charge_row c JOIN outcome o ON o.number = c.outcome
+		 WHERE o.state = 'voided' AND (c.amount <> 0 OR c.written_off <> 0) ORDER BY c.id LIMIT 1`,
 		difference,
 	},
 	{
@@ -66,7 +85,7 @@ var invariants = []struct{ name, query, detail string }{
 		// the rest are added up apart, and only the difference is put together.
 		`WITH
 		   balance (n) AS (SELECT granted - posted FROM account),
-		   entry (n) AS (SELECT amount FROM credit_grant UNION ALL SELECT -amount FROM charge),
+		   entry (n) AS (SELECT amount FROM credit_grant UNION ALL SELECT -amount FROM charge_row),
 		   b (iu, rest) AS (SELECT coalesce(sum(n / 1000000000), 0), coalesce(sum(n % 1000000000), 0) FROM balance),
 		   e (iu, rest) AS (SELECT coalesce(sum(n / 1000000000), 0), coalesce(sum(n % 1000000000), 0) FROM entry)
 		 SELECT 'all accounts', (b.iu - e.iu) * 1000000000 + b.rest - e.rest, 0 FROM b, e
@@ -84,7 +103,7 @@ func (d *DB) Verify(ctx context.Context) (ledger.Report, error) {
 		return rep, err
 	}
 	defer tx.Rollback() // nothing was written
-	err = tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM account), (SELECT count(*) FROM credit_grant) + (SELECT count(*) FROM charge)`).
+	err = tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM account), (SELECT count(*) FROM credit_grant) + (SELECT count(*) FROM charge_row)`).
 		Scan(&rep.Accounts, &rep.Entries)
 	if err != nil {
 		return rep, err

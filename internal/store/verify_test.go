@@ -21,6 +21,7 @@ const (
 	covered = "posted and held are covered by what was granted"
 	once    = "no call is both running and ended"
 	priced  = "every charge is its tokens at its price"
+	cites   = "every entry cites rows that are there"
 	voided  = "what was voided cost nothing"
 	trial   = "all balances add up to all entries"
 )
@@ -43,8 +44,8 @@ func clean(t testing.TB, db *store.DB) {
 			t.Errorf("%s: %s", i.Name, i.Detail)
 		}
 	}
-	if !rep.OK() || len(rep.Invariants) != 7 {
-		t.Errorf("Verify proves %d laws, OK() = %v, want 7 and true", len(rep.Invariants), rep.OK())
+	if !rep.OK() || len(rep.Invariants) != 8 {
+		t.Errorf("Verify proves %d laws, OK() = %v, want 8 and true", len(rep.Invariants), rep.OK())
 	}
 	if got := query[string](t, db, `PRAGMA integrity_check`); got != "ok" {
 		t.Errorf("integrity_check says %s", got)
@@ -107,31 +108,33 @@ func TestVerify_Broken(t *testing.T) {
 			map[string][]string{posted: {"ACCOUNT", "books say 0.0000004", "should be 0.00000044", "difference -0.00000004"}, trial: {"differ by 0.00000004"}},
 		},
 		{
-			"a charge deleted", func(k kept) string { return `DELETE FROM charge WHERE id = '` + k.whole + `'` },
-			map[string][]string{posted: {"ACCOUNT", "difference 0.00000022"}, trial: {"differ by -0.00000022"}},
+			"a charge deleted", func(k kept) string { return `DELETE FROM charge_row WHERE id = '` + k.whole + `'` },
+			map[string][]string{posted: {"ACCOUNT", "difference 0.00000022"}, trial: {"differ by -0.00000022"}, cites: {"VOID", "not there"}},
 		},
 		{
-			"a charge raised", func(k kept) string { return `UPDATE charge SET amount = 221 WHERE id = '` + k.whole + `'` },
+			"a charge raised", func(k kept) string { return `UPDATE charge_row SET amount = 221 WHERE id = '` + k.whole + `'` },
 			map[string][]string{posted: {"ACCOUNT", "difference -0.000000001"}, priced: {"WHOLE", "books say 0.000000221", "should be 0.00000022", "difference 0.000000001"}, trial: {"differ by 0.000000001"}},
 		},
 		{
-			"a hold raised", func(k kept) string { return `UPDATE hold SET amount = 561` },
+			"a hold raised", func(k kept) string { return `UPDATE hold_row SET amount = 561` },
 			map[string][]string{covered: {"ACCOUNT", "books say 0.000001001", "should be 0.000001", "difference 0.000000001"}},
 		},
 		{
-			"an ended call runs again", func(k kept) string { return `UPDATE hold SET id = '` + k.stream + `'` },
+			"an ended call runs again", func(k kept) string { return `UPDATE hold_row SET id = '` + k.stream + `'` },
 			map[string][]string{once: {"STREAM", "holds 0.0000005", "charge of 0.00000022"}},
 		},
 		{
-			"tokens changed", func(k kept) string { return `UPDATE charge SET completion_tokens = 8 WHERE id = '` + k.stream + `'` },
+			"tokens changed", func(k kept) string {
+				return `UPDATE charge_row SET completion_tokens = 8 WHERE id = '` + k.stream + `'`
+			},
 			map[string][]string{priced: {"STREAM", "books say 0.00000022", "should be 0.00000024", "difference -0.00000002"}},
 		},
 		{
-			"cached tokens changed", func(k kept) string { return `UPDATE charge SET cached_tokens = 3 WHERE id = '` + k.stream + `'` },
+			"cached tokens changed", func(k kept) string { return `UPDATE charge_row SET cached_tokens = 3 WHERE id = '` + k.stream + `'` },
 			map[string][]string{priced: {"STREAM", "difference -0.000000005"}},
 		},
 		{"tokens beyond the range", func(k kept) string {
-			return `UPDATE charge SET completion_tokens = 9000000000000000000 WHERE id = '` + k.stream + `'`
+			return `UPDATE charge_row SET completion_tokens = 9000000000000000000 WHERE id = '` + k.stream + `'`
 		}, map[string][]string{priced: {"STREAM", "should be 9223372036.85477"}}},
 		{
 			"a price changed", func(k kept) string { return `UPDATE model_price SET input = 11` },
@@ -142,12 +145,44 @@ func TestVerify_Broken(t *testing.T) {
 			map[string][]string{priced: {"req_", "should be 0"}},
 		},
 		{
-			"a voided call charged", func(k kept) string { return `UPDATE charge SET written_off = 3 WHERE id = '` + k.void + `'` },
+			"a voided call charged", func(k kept) string { return `UPDATE charge_row SET written_off = 3 WHERE id = '` + k.void + `'` },
 			map[string][]string{voided: {"VOID", "books say 0.000000003", "should be 0", "difference 0.000000003"}, priced: {"VOID", "difference 0.000000003"}},
 		},
 		{
-			"a charged call voided", func(k kept) string { return `UPDATE charge SET state = 'voided' WHERE id = '` + k.whole + `'` },
+			"a charged call voided", func(k kept) string {
+				return `UPDATE charge_row SET outcome = (SELECT number FROM outcome WHERE state = 'voided') WHERE id = '` + k.whole + `'`
+			},
 			map[string][]string{voided: {"WHOLE", "difference 0.00000022"}},
+		},
+		{
+			"the last charge deleted", func(k kept) string { return `DELETE FROM charge_row WHERE id = '` + k.void + `'` },
+			map[string][]string{cites: {"ACCOUNT", "not there"}},
+		},
+		{
+			"the chain led to another account", func(k kept) string {
+				return `UPDATE account SET last = (SELECT last FROM account WHERE id = '` + k.account + `') WHERE name = 'Other'`
+			},
+			map[string][]string{cites: {"acct_", "not there"}},
+		},
+		{
+			"an outcome deleted", func(k kept) string { return `DELETE FROM outcome WHERE state = 'voided'` },
+			map[string][]string{cites: {"VOID", "not there"}},
+		},
+		{
+			"the terms of a hold changed", func(k kept) string { return `UPDATE hold_row SET terms = 77` },
+			map[string][]string{cites: {"RUNNING", "not there"}},
+		},
+		{
+			"the account of a hold changed", func(k kept) string { return `UPDATE hold_row SET account = 77` },
+			map[string][]string{cites: {"RUNNING", "not there"}},
+		},
+		{
+			"the terms of a charge changed", func(k kept) string { return `UPDATE charge_row SET terms = 77 WHERE id = '` + k.whole + `'` },
+			map[string][]string{cites: {"WHOLE", "not there"}, priced: {"WHOLE", "should be 0"}},
+		},
+		{
+			"a charge moved", func(k kept) string { return `UPDATE charge_row SET account = 77 WHERE id = '` + k.whole + `'` },
+			map[string][]string{cites: {"req_", "not there"}, posted: {"ACCOUNT", "difference 0.00000022"}},
 		},
 		{
 			"an entry without an account", func(k kept) string { return `UPDATE credit_grant SET account_id = 'acct_none' WHERE amount = 77` },
@@ -163,7 +198,7 @@ func TestVerify_Broken(t *testing.T) {
 			k := keep(t)
 			exec(t, k.DB, `PRAGMA foreign_keys = OFF`)
 			exec(t, k.DB, c.tamper(k))
-			names := strings.NewReplacer("ACCOUNT", k.account, "STREAM", k.stream, "WHOLE", k.whole, "VOID", k.void)
+			names := strings.NewReplacer("ACCOUNT", k.account, "STREAM", k.stream, "WHOLE", k.whole, "VOID", k.void, "RUNNING", k.running)
 			rep := verify(t, k.DB)
 			if rep.OK() {
 				t.Error("Verify finds nothing")

@@ -1,11 +1,13 @@
 -- Accounts and their books. Amounts are nano-IU, times are microseconds since 1970 UTC.
 CREATE TABLE account (
-  id         TEXT PRIMARY KEY,
+  number     INTEGER PRIMARY KEY, -- what holds and charges say instead of the id
+  id         TEXT NOT NULL UNIQUE,
   name       TEXT NOT NULL UNIQUE,
   plan       TEXT NOT NULL,
   status     TEXT NOT NULL CHECK (status IN ('active', 'suspended')),
   granted    BIGINT NOT NULL DEFAULT 0,
   posted     BIGINT NOT NULL DEFAULT 0,
+  last       TEXT, -- the charge that was written last: the head of a chain
   created_at BIGINT NOT NULL,
   CHECK (posted >= 0 AND posted <= granted)
 );
@@ -56,31 +58,50 @@ CREATE TABLE plan_version (
   created_at  BIGINT NOT NULL
 );
 
+-- What calls have in common, said once. A charge is written while its client waits, so
+-- its row is short; the views put it together again.
+CREATE TABLE terms (
+  number       INTEGER PRIMARY KEY,
+  key_id       TEXT NOT NULL,
+  model        TEXT NOT NULL,
+  price_id     TEXT NOT NULL REFERENCES model_price (id),
+  plan_version TEXT NOT NULL,
+  UNIQUE (key_id, model, price_id, plan_version)
+);
+
+CREATE TABLE outcome (
+  number       INTEGER PRIMARY KEY,
+  stream       BOOLEAN NOT NULL,
+  status       BIGINT NOT NULL,
+  error_code   TEXT NOT NULL,
+  state        TEXT NOT NULL CHECK (state IN ('settled', 'recovered', 'voided')),
+  ending       TEXT NOT NULL,
+  usage_source TEXT NOT NULL,
+  target       TEXT NOT NULL,
+  attempts     BIGINT NOT NULL,
+  UNIQUE (stream, status, error_code, state, ending, usage_source, target, attempts)
+);
+
 -- Streams that are running. A row is deleted in the transaction that writes its charge.
-CREATE TABLE hold (
+CREATE TABLE hold_row (
   id            TEXT PRIMARY KEY, -- the request id
   completion_id TEXT NOT NULL,
-  account_id    TEXT NOT NULL REFERENCES account (id),
-  key_id        TEXT NOT NULL,
-  model         TEXT NOT NULL,
-  price_id      TEXT NOT NULL REFERENCES model_price (id),
-  plan_version  TEXT NOT NULL,
+  account       BIGINT NOT NULL REFERENCES account (number),
+  terms         BIGINT NOT NULL REFERENCES terms (number),
   prompt_tokens BIGINT NOT NULL,
   output_limit  BIGINT NOT NULL,
   amount        BIGINT NOT NULL CHECK (amount >= 0),
   created_at    BIGINT NOT NULL
-);
+) WITHOUT ROWID;
 
 -- One row for every admitted call that has ended.
-CREATE TABLE charge (
+CREATE TABLE charge_row (
   id                TEXT PRIMARY KEY, -- the request id: a call is charged once
   completion_id     TEXT NOT NULL,
-  account_id        TEXT NOT NULL REFERENCES account (id),
-  key_id            TEXT NOT NULL,
-  model             TEXT NOT NULL,
-  price_id          TEXT NOT NULL REFERENCES model_price (id),
-  plan_version      TEXT NOT NULL,
-  stream            BOOLEAN NOT NULL,
+  account           BIGINT NOT NULL REFERENCES account (number),
+  terms             BIGINT NOT NULL REFERENCES terms (number),
+  outcome           BIGINT NOT NULL REFERENCES outcome (number),
+  previous          TEXT, -- charge of the account: an index would be one more page to write
   created_at        BIGINT NOT NULL,
   prompt_tokens     BIGINT NOT NULL,
   cached_tokens     BIGINT NOT NULL,
@@ -89,14 +110,18 @@ CREATE TABLE charge (
   held              BIGINT NOT NULL CHECK (held >= 0),
   amount            BIGINT NOT NULL CHECK (amount >= 0),
   written_off       BIGINT NOT NULL CHECK (written_off >= 0),
-  status            BIGINT NOT NULL,
-  error_code        TEXT NOT NULL,
-  state             TEXT NOT NULL CHECK (state IN ('settled', 'recovered', 'voided')),
-  ending            TEXT NOT NULL,
-  usage_source      TEXT NOT NULL,
-  target            TEXT NOT NULL,
-  attempts          BIGINT NOT NULL,
   first_token_us    BIGINT NOT NULL,
   total_us          BIGINT NOT NULL
 ) WITHOUT ROWID; -- ids come in the order of time: rows go to the end of one tree
-CREATE INDEX charge_account ON charge (account_id, id);
+
+CREATE VIEW hold AS
+SELECT h.id, h.completion_id, a.id AS account_id, t.key_id, t.model, t.price_id, t.plan_version,
+  h.prompt_tokens, h.output_limit, h.amount, h.created_at
+FROM hold_row h LEFT JOIN account a ON a.number = h.account LEFT JOIN terms t ON t.number = h.terms;
+
+CREATE VIEW charge AS
+SELECT c.id, c.completion_id, a.id AS account_id, t.key_id, t.model, t.price_id, t.plan_version, o.stream, c.created_at,
+  c.prompt_tokens, c.cached_tokens, c.completion_tokens, c.output_limit, c.held, c.amount, c.written_off,
+  o.status, o.error_code, o.state, o.ending, o.usage_source, o.target, o.attempts, c.first_token_us, c.total_us, c.previous
+FROM charge_row c LEFT JOIN account a ON a.number = c.account
+  LEFT JOIN terms t ON t.number = c.terms LEFT JOIN outcome o ON o.number = c.outcome;

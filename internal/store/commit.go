@@ -1,0 +1,213 @@
+package store
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"time"
+
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/money"
+)
+
+// Commit applies all ops or none, in one transaction that is on the disk when it
+// returns.
+func (d *DB) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Result, error) {
+	results := make([]ledger.Result, len(ops))
+	err := d.withJournal(ctx, func(j *journal) error {
+		return j.transact(ctx, func() error {
+			b := batch{journal: j, spent: map[int64]spending{}}
+			for i, op := range ops {
+				var err error
+				switch {
+				case op.Open != nil:
+					results[i], err = b.open(ctx, op.Open)
+				case op.Close != nil:
+					results[i], err = b.close(ctx, op.Close)
+				case op.Grant != nil:
+					results[i], err = b.grant(ctx, op.Grant)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return b.post(ctx)
+		})
+	})
+	return results, err
+}
+
+// withJournal runs f while it has the writing connection.
+func (d *DB) withJournal(ctx context.Context, f func(*journal) error) error {
+	conn, err := d.write.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() // gives it back
+	return conn.Raw(func(raw any) error {
+		if d.journal == nil || d.journal.conn != raw { // database/sql may open it anew
+			j, err := newJournal(ctx, raw.(driver.Conn))
+			if err != nil {
+				return err
+			}
+			d.journal = j
+		}
+		return f(d.journal)
+	})
+}
+
+// batch is one transaction of the committer. It adds up what each account spends, so
+// that a busy account is one update.
+type batch struct {
+	*journal
+	spent map[int64]spending // by the number of the account
+}
+
+// spending is what an account spends in a batch.
+type spending struct {
+	amount money.Amount
+	last   string // its last charge
+}
+
+func (b *batch) open(ctx context.Context, r *ledger.Receipt) (ledger.Result, error) {
+	account, err := b.accountNumber(ctx, r.AccountID)
+	if err != nil {
+		return ledger.Result{}, err
+	}
+	terms, err := b.termsNumber(ctx, r)
+	if err != nil {
+		return ledger.Result{}, err
+	}
+	_, err = b.exec(ctx, b.journal.open, r.RequestID, r.CompletionID, account, terms,
+		int64(r.PromptTokens), int64(r.OutputLimit), int64(r.Hold), micros(r.CreatedAt))
+	return ledger.Result{Applied: true}, err
+}
+
+func (b *batch) close(ctx context.Context, r *ledger.Receipt) (ledger.Result, error) {
+	if r.Stream {
+		// A stream that ended before its hold was sent has none: the charge row decides.
+		if _, err := b.exec(ctx, b.closeHold, r.RequestID); err != nil {
+			return ledger.Result{}, err
+		}
+	}
+	account, err := b.accountNumber(ctx, r.AccountID)
+	if err != nil {
+		return ledger.Result{}, err
+	}
+	terms, err := b.termsNumber(ctx, r)
+	if err != nil {
+		return ledger.Result{}, err
+	}
+	outcome, err := b.outcomeNumber(ctx, r)
+	if err != nil {
+		return ledger.Result{}, err
+	}
+	spent := b.spent[account]
+	var previous any // NULL: the last of the batches before
+	if spent.last != "" {
+		previous = spent.last
+	}
+	n, err := b.exec(ctx, b.charge, r.RequestID, r.CompletionID, account, terms, outcome, previous, micros(r.CreatedAt),
+		int64(r.PromptTokens), int64(r.CachedTokens), int64(r.CompletionTokens), int64(r.OutputLimit),
+		int64(r.Hold), int64(r.Charge), int64(r.WrittenOff), r.FirstToken.Microseconds(), r.Total.Microseconds())
+	if err != nil || n == 0 {
+		return ledger.Result{}, err
+	}
+	b.spent[account] = spending{spent.amount + r.Charge, r.RequestID}
+	return ledger.Result{Applied: true}, nil
+}
+
+func (b *batch) grant(ctx context.Context, g *ledger.Grant) (ledger.Result, error) {
+	account, found, err := b.find(ctx, b.account, g.AccountID)
+	if err != nil || !found {
+		return ledger.Result{}, err
+	}
+	var source any
+	if g.Source != "" {
+		source = g.Source
+	}
+	n, err := b.exec(ctx, b.journal.grant, g.ID, g.AccountID, int64(g.Amount), g.Note, source, micros(g.CreatedAt))
+	if err != nil {
+		return ledger.Result{}, err
+	}
+	if n == 0 {
+		at, _, err := b.find(ctx, b.granted, g.AccountID, g.Source)
+		return ledger.Result{At: time.UnixMicro(at).UTC()}, err
+	}
+	n, err = b.exec(ctx, b.addGrant, int64(g.Amount), account)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("grant %s: no account %s", g.ID, g.AccountID)
+	}
+	return ledger.Result{Applied: true, At: g.CreatedAt}, err
+}
+
+func (b *batch) post(ctx context.Context) error {
+	for account, spent := range b.spent {
+		n, err := b.exec(ctx, b.journal.post, int64(spent.amount), spent.last, account)
+		if err == nil && n != 1 {
+			err = fmt.Errorf("charge %s: no account of number %d", spent.last, account)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// terms and outcome are what many calls have in common: rows that charges cite.
+type terms struct{ keyID, model, priceID, planVersion string }
+
+type outcome struct {
+	stream      bool
+	status      int64
+	errorCode   string
+	state       ledger.State
+	ending      ledger.Ending
+	usageSource ledger.UsageSource
+	target      string
+	attempts    int64
+}
+
+func (b *batch) accountNumber(ctx context.Context, id string) (int64, error) {
+	if n, ok := b.accounts[id]; ok {
+		return n, nil
+	}
+	n, found, err := b.find(ctx, b.account, id)
+	if err == nil && !found {
+		err = fmt.Errorf("charge: no account %s", id)
+	}
+	if err != nil {
+		return 0, err
+	}
+	remember(b.accounts, id, n)
+	return n, nil
+}
+
+func (b *batch) termsNumber(ctx context.Context, r *ledger.Receipt) (int64, error) {
+	t := terms{r.KeyID, r.Model, r.PriceID, r.PlanVersion}
+	return number(ctx, b.journal, b.terms, t, [2]statement{b.findTerms, b.addTerms}, t.keyID, t.model, t.priceID, t.planVersion)
+}
+
+func (b *batch) outcomeNumber(ctx context.Context, r *ledger.Receipt) (int64, error) {
+	o := outcome{r.Stream, int64(r.Status), r.ErrorCode, r.State, r.Ending, r.UsageSource, r.Target, int64(r.Attempts)}
+	return number(ctx, b.journal, b.outcomes, o, [2]statement{b.findOutcome, b.addOutcome},
+		o.stream, o.status, o.errorCode, string(o.state), string(o.ending), string(o.usageSource), o.target, o.attempts)
+}
+
+// number is the number of row: remembered, found or added. The statements find and add it.
+func number[K comparable](ctx context.Context, j *journal, known map[K]int64, row K, st [2]statement, args ...any) (int64, error) {
+	if n, ok := known[row]; ok {
+		return n, nil
+	}
+	for _, st := range st {
+		n, ok, err := j.find(ctx, st, args...)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			remember(known, row, n)
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("%+v has no number", row)
+}

@@ -1,0 +1,149 @@
+package store
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+)
+
+// journal is what the committer runs on the writing connection. It speaks to the
+// driver: database/sql took 30 µs of a commit and 4 of a charge. It is for whoever
+// has the connection.
+type journal struct {
+	conn driver.Conn
+	args []driver.NamedValue // of the statement that runs
+
+	begin, commit, rollback       statement
+	account, findTerms, addTerms  statement
+	findOutcome, addOutcome       statement
+	open, closeHold, charge, post statement
+	grant, addGrant, granted      statement
+
+	// Numbers of rows that never change.
+	accounts map[string]int64
+	terms    map[terms]int64
+	outcomes map[outcome]int64
+}
+
+// maxNumbers bounds what is remembered of one table: about 2 MB.
+const maxNumbers = 10_000
+
+type statement interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+// texts are the statements by their places. They bind by position: SQLite takes $1
+// for a name, and names are sought at every use.
+func (j *journal) texts() map[*statement]string {
+	return map[*statement]string{
+		&j.begin:     `BEGIN IMMEDIATE`,
+		&j.commit:    `COMMIT`,
+		&j.rollback:  `ROLLBACK`,
+		&j.account:   `SELECT number FROM account WHERE id = ?`,
+		&j.findTerms: `SELECT number FROM terms WHERE key_id = ? AND model = ? AND price_id = ? AND plan_version = ?`,
+		&j.addTerms:  `INSERT INTO terms (key_id, model, price_id, plan_version) VALUES (?, ?, ?, ?) RETURNING number`,
+		&j.findOutcome: `SELECT number FROM outcome WHERE stream = ? AND status = ? AND error_code = ? AND state = ?
+			AND ending = ? AND usage_source = ? AND target = ? AND attempts = ?`,
+		&j.addOutcome: `INSERT INTO outcome (stream, status, error_code, state, ending, usage_source, target, attempts)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
+		&j.open: `INSERT INTO hold_row (id, completion_id, account, terms, prompt_tokens, output_limit, amount, created_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		&j.closeHold: `DELETE FROM hold_row WHERE id = ?`,
+		&j.charge: `INSERT INTO charge_row (id, completion_id, account, terms, outcome, previous, created_at, prompt_tokens, cached_tokens,
+				completion_tokens, output_limit, held, amount, written_off, first_token_us, total_us)
+			VALUES (?, ?, ?3, ?, ?, coalesce(?, (SELECT last FROM account WHERE number = ?3)), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (id) DO NOTHING`,
+		&j.post: `UPDATE account SET posted = posted + ?, last = ? WHERE number = ?`,
+		&j.grant: `INSERT INTO credit_grant (id, account_id, amount, note, source, created_at) VALUES (?, ?, ?, ?, ?, ?)
+			ON CONFLICT (account_id, source) DO NOTHING`,
+		&j.addGrant: `UPDATE account SET granted = granted + ? WHERE number = ?`,
+		&j.granted:  `SELECT created_at FROM credit_grant WHERE account_id = ? AND source = ?`,
+	}
+}
+
+func newJournal(ctx context.Context, conn driver.Conn) (*journal, error) {
+	j := &journal{conn: conn, accounts: map[string]int64{}, terms: map[terms]int64{}, outcomes: map[outcome]int64{}}
+	for st, text := range j.texts() {
+		prepared, err := conn.(driver.ConnPrepareContext).PrepareContext(ctx, text)
+		if err != nil {
+			return nil, errors.Join(err, j.close())
+		}
+		*st = prepared.(statement)
+	}
+	return j, nil
+}
+
+func (j *journal) close() error {
+	var errs []error
+	for st := range j.texts() {
+		if *st != nil {
+			errs = append(errs, (*st).Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// bind lists args as the driver wants them: int64, string, bool or nil.
+func (j *journal) bind(args []any) []driver.NamedValue {
+	j.args = j.args[:0]
+	for i, a := range args {
+		j.args = append(j.args, driver.NamedValue{Ordinal: i + 1, Value: a})
+	}
+	return j.args
+}
+
+// exec runs st and returns how many rows it changed.
+func (j *journal) exec(ctx context.Context, st statement, args ...any) (int64, error) {
+	res, err := st.ExecContext(ctx, j.bind(args))
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// find runs st, which gives one integer or no row.
+func (j *journal) find(ctx context.Context, st statement, args ...any) (n int64, found bool, err error) {
+	rs, err := st.QueryContext(ctx, j.bind(args))
+	if err != nil {
+		return 0, false, err
+	}
+	var row [1]driver.Value
+	switch err = rs.Next(row[:]); {
+	case errors.Is(err, io.EOF):
+		return 0, false, rs.Close()
+	case err != nil:
+		return 0, false, errors.Join(err, rs.Close())
+	}
+	n, found = row[0].(int64)
+	return n, found, rs.Close()
+}
+
+// transact runs f in one transaction that is on the disk when transact returns.
+func (j *journal) transact(ctx context.Context, f func() error) error {
+	if err := patiently(func() error { _, err := j.exec(ctx, j.begin); return err }); err != nil {
+		return err
+	}
+	err := f()
+	if err == nil {
+		_, err = j.exec(ctx, j.commit)
+	}
+	if err != nil {
+		// Rows that were added are gone, and SQLite may have rolled back already.
+		clear(j.accounts)
+		clear(j.terms)
+		clear(j.outcomes)
+		_, _ = j.exec(context.WithoutCancel(ctx), j.rollback)
+	}
+	return err
+}
+
+// remember notes the number of a row.
+func remember[K comparable](numbers map[K]int64, row K, n int64) {
+	if len(numbers) >= maxNumbers {
+		clear(numbers)
+	}
+	numbers[row] = n
+}
