@@ -87,14 +87,14 @@ func (h *Hold) Persist() error {
 	h.slot = slot
 	open := h.receipt
 	h.opened = &pending{op: Op{Open: &open}, done: make(chan struct{})}
-	h.ledger.send(h.opened)
+	h.ledger.send(h.opened, true)
 	return nil
 }
 
 // Durable waits until the hold that [Hold.Persist] sent is on the disk. It fails with
 // [ErrUnavailable]; nothing may then be released.
 func (h *Hold) Durable() error {
-	<-h.opened.done
+	h.ledger.wait(h.opened)
 	return h.opened.err
 }
 
@@ -127,7 +127,7 @@ func (h *Hold) Settle(o Outcome) (Receipt, error) {
 	if err != nil {
 		return r, err
 	}
-	<-p.done
+	h.ledger.wait(p)
 	return r, p.err
 }
 
@@ -172,7 +172,7 @@ func (h *Hold) resolve(r *Receipt, held money.Amount) (*pending, error) {
 			h.slot.Release()
 		}
 	}
-	h.ledger.send(p)
+	h.ledger.send(p, r.State == Voided)
 	if r.State == Voided {
 		// Only now, so that a hold that takes this credit is behind it in the queue and
 		// the rows never hold more than was granted.

@@ -1,8 +1,8 @@
 // Package ledger keeps the credits: what was granted, what running calls hold and
 // what was charged.
 //
-// Decisions are made in memory, exactly; durability is one batching committer in
-// front of a [Store]. A call reserves credit, is charged or voided exactly once, and
+// Decisions are made in memory, exactly; durability is group commit in front
+// of a [Store]: of the calls that wait for the disk one writes for all. A call reserves credit, is charged or voided exactly once, and
 // releases nothing billable before its charge is durable:
 //
 //	h, err := l.Reserve(call)        // memory only: the hold covers the whole answer
@@ -84,7 +84,8 @@ type Totals struct {
 }
 
 // Store keeps the books. Commit applies all ops or none, in one transaction that is
-// durable when it returns; after an error the ledger never calls it again.
+// durable when it returns. It is called by one goroutine at a time, and never again
+// after an error.
 type Store interface {
 	Totals(ctx context.Context) ([]Totals, error)
 	OpenHolds(ctx context.Context) ([]Receipt, error)
@@ -114,9 +115,13 @@ type Ledger struct {
 	progress  Progress
 	books     sync.Map // account id -> *book
 	queue     chan *pending
+	wake      chan struct{} // for the committer; closed by Close
+	turn      chan struct{} // full while somebody writes
+	batch     []*pending    // of who has the turn
+	ops       []Op          // of the batch
 	stopped   chan struct{} // closed when the committer has ended
 	failed    chan struct{} // closed when a commit failed
-	failure   error         // set before failed is closed
+	failure   error         // set before failed is closed, by who has the turn
 	admission atomic.Pointer[error]
 
 	mu     sync.RWMutex // held for reading by every send to queue
@@ -134,7 +139,8 @@ type Recovery struct {
 func Open(ctx context.Context, store Store, progress Progress) (*Ledger, Recovery, error) {
 	l := &Ledger{
 		store: store, progress: progress,
-		queue: make(chan *pending, maxBatch), stopped: make(chan struct{}), failed: make(chan struct{}),
+		queue: make(chan *pending, maxBatch), wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		stopped: make(chan struct{}), failed: make(chan struct{}),
 	}
 	rec, err := l.recover(ctx)
 	if err != nil {
@@ -147,7 +153,7 @@ func Open(ctx context.Context, store Store, progress Progress) (*Ledger, Recover
 	for _, t := range totals {
 		l.books.Store(t.AccountID, &book{granted: t.Granted, posted: t.Posted})
 	}
-	go l.commit(context.WithoutCancel(ctx))
+	go l.commit()
 	return l, rec, nil
 }
 
@@ -249,8 +255,8 @@ func (l *Ledger) Grant(ctx context.Context, g Grant) (Granted, error) {
 	g.ID, g.CreatedAt = ident.New(ident.Grant), time.Now().UTC().Truncate(time.Microsecond)
 	p := &pending{op: Op{Grant: &g}, done: make(chan struct{})}
 	p.apply = func(r Result) { b.grant(g.Amount, r.Applied) }
-	l.send(p)
-	<-p.done // not ctx: the outcome of a change to the books is always learnt
+	l.send(p, false)
+	l.wait(p) // not for ctx: the outcome of a change to the books is always learnt
 	if p.err != nil {
 		return Granted{}, p.err
 	}
@@ -285,7 +291,7 @@ func (l *Ledger) Close() error {
 	l.mu.Lock()
 	if !l.closed {
 		l.closed = true
-		close(l.queue)
+		close(l.wake)
 	}
 	l.mu.Unlock()
 	<-l.stopped
