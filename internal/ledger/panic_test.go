@@ -34,12 +34,15 @@ func TestPanicOfTheStore(t *testing.T) {
 		return f
 	})
 	a := b.account(t, 1_000_000)
-	var wg sync.WaitGroup
-	for range 64 {
-		h, err := b.Reserve(b.call(a, false, 1))
-		if err != nil {
+	holds := make([]*ledger.Hold, 64)
+	for i := range holds {
+		var err error
+		if holds[i], err = b.Reserve(b.call(a, false, 1)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	var wg sync.WaitGroup
+	for _, h := range holds {
 		wg.Go(func() {
 			if _, err := h.Settle(done(1)); !errors.Is(err, ledger.ErrUnavailable) {
 				t.Errorf("Settle gives %v, want ErrUnavailable", err)
