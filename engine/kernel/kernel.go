@@ -3,18 +3,20 @@
 //
 // # Weights
 //
-// A matrix [rows][k] is cut into groups of 16 rows and blocks of 32 columns.
+// A matrix [rows][k] is cut into groups of 32 rows and blocks of 32 columns.
 // Groups follow each other in memory, and inside a group its k/32 blocks; so one
-// product reads the matrix as a single forward stream.
+// product reads the matrix as a single forward stream, which the prefetchers of the
+// processor follow: two streams of 16 rows each take 1.5 times as long for four
+// columns (Zen 4).
 //
-//	U4 block, 320 bytes: value = d*q + m, q in 0..15
-//	  0    quants: 4 chunks p of 64 bytes; in chunk p, row r owns bytes 4r..4r+3;
-//	       byte j of them: low half = column 4p+j, high half = column 16+4p+j
-//	  256  d: 16 float16, one a row
-//	  288  m: 16 float16
-//	S8 block, 544 bytes: value = d*q, q in -128..127
-//	  0    quants: 8 chunks p of 64 bytes; row r owns bytes 4r..4r+3 = columns 4p..4p+3
-//	  512  d: 16 float16
+//	U4 block, 640 bytes: value = d*q + m, q in 0..15
+//	  0     quants: 4 chunks p of 128 bytes; in chunk p, row r owns bytes 4r..4r+3;
+//	        byte j of them: low half = column 4p+j, high half = column 16+4p+j
+//	  512   d: 32 float16, one a row
+//	  576   m: 32 float16
+//	S8 block, 1088 bytes: value = d*q, q in -128..127
+//	  0     quants: 8 chunks p of 128 bytes; row r owns bytes 4r..4r+3 = columns 4p..4p+3
+//	  1024  d: 32 float16
 //
 // # Inputs
 //
@@ -42,13 +44,14 @@ import (
 
 // Sizes of the layouts above.
 const (
-	Rows    = 16         // rows of a weight group
+	Rows    = 32         // rows of a weight group
 	Cols    = 32         // columns of a block
-	U4Block = 256 + 2*32 // bytes of a U4 block, 16 rows x 32 columns
-	S8Block = 512 + 32   // bytes of an S8 block
+	U4Block = 512 + 2*64 // bytes of a U4 block, 32 rows x 32 columns
+	S8Block = 1024 + 64  // bytes of an S8 block
 	XBlock  = 44         // bytes of 32 quantised inputs of one column
 	Page    = 16         // positions of a KV page
 	Heads   = 4          // query heads that Scores and Mix take at once
+	Wide    = 12         // that ScoresWide and MixWide do: of 3 columns or more
 )
 
 // Table is the set of kernels of one level. The functions trust their arguments:
@@ -57,13 +60,16 @@ const (
 type Table struct {
 	Name string // "scalar", "avx2" or "avx512"
 
-	// U4x1 and S8x1 multiply groups*16 rows by one column of nb blocks: out[groups*16].
+	// U4x1 and S8x1 multiply groups*32 rows by one column of nb blocks: out[groups*32].
 	U4x1 func(w, x *byte, nb, groups int, out *float32)
 	S8x1 func(w, x *byte, nb, groups int, out *float32)
-	// U4x4 and S8x4 do four columns; groups is even; out[c*stride+row].
-	// They ask the cache for the weights that lie ahead bytes further on, unless it is 0.
-	U4x4 func(w, x *byte, nb, groups int, out *float32, stride, ahead int)
-	S8x4 func(w, x *byte, nb, groups int, out *float32, stride, ahead int)
+	// U4x4 and S8x4 do four columns: out[c*stride+row]. With each block they ask the
+	// cache for so many lines of 64 bytes, one after the other from w+ahead on.
+	U4x4 func(w, x *byte, nb, groups int, out *float32, stride, ahead, lines int)
+	S8x4 func(w, x *byte, nb, groups int, out *float32, stride, ahead, lines int)
+	// Ahead is how many bytes they like to be asked for ahead of time; 0 is a group,
+	// for a level that passes over each group more than once.
+	Ahead int
 
 	// Quantise writes n floats (n%32 == 0) as column col of the tile x of cols columns.
 	Quantise func(x *float32, n int, tile *byte, cols, col int)
@@ -86,6 +92,13 @@ type Table struct {
 	// Mix: out[h][hd] = inv[h] * sum over n positions of p[h*stride+i] * V[i].
 	// V page [16][hd] float16, hd%32 == 0.
 	Mix func(p *float32, stride int, kv *byte, pages *int32, n, pageBytes, hd int, inv, out *float32)
+
+	// ScoresWide is Scores of Wide lanes, q [hd][Wide], which read the same pages: query
+	// heads of neighbouring columns of a sequence. nil: the level has none.
+	ScoresWide func(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride int)
+	// MixWide is Mix of Wide lanes, of which lane l has n[l] positions and reads no
+	// further; the counts do not fall from lane to lane.
+	MixWide func(p *float32, stride int, kv *byte, pages, n *int32, pageBytes, hd int, inv, out *float32)
 
 	// Max of n floats, n%16 == 0.
 	Max func(x *float32, n int) float32

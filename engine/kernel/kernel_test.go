@@ -63,7 +63,7 @@ func TestTable_Matrices(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		for _, nb := range []int{1, 2, 3, 18, 48} {
 			for _, extreme := range []bool{false, true} {
-				const groups = 6
+				const groups = 3
 				x1, x4 := make([]byte, XBlock*nb), make([]byte, 4*XBlock*nb)
 				for c := range 4 {
 					x := floats(r, nb*32, 1)
@@ -78,18 +78,18 @@ func TestTable_Matrices(t *testing.T) {
 					}
 				}
 				u, s := weights(r, U4Block, nb*groups, extreme), weights(r, S8Block, nb*groups, extreme)
-				const stride = groups*16 + 8
+				const stride = groups*Rows + 8
 				a, b := make([]float32, 4*stride), make([]float32, 4*stride)
-				scalar.U4x4(&u[0], &x4[0], nb, groups, &a[0], stride, 0)
-				k.U4x4(&u[0], &x4[0], nb, groups, &b[0], stride, 64)
+				scalar.U4x4(&u[0], &x4[0], nb, groups, &a[0], stride, 0, 0)
+				k.U4x4(&u[0], &x4[0], nb, groups, &b[0], stride, 64, 3)
 				same(t, "U4x4", b, a)
 				k.U4x1(&u[0], &x1[0], nb, groups, &b[0])
-				same(t, "U4x1", b[:groups*16], a[:groups*16]) // one column alone: the same bits
-				scalar.S8x4(&s[0], &x4[0], nb, groups, &a[0], stride, 0)
-				k.S8x4(&s[0], &x4[0], nb, groups, &b[0], stride, 64)
+				same(t, "U4x1", b[:groups*Rows], a[:groups*Rows]) // one column alone: the same bits
+				scalar.S8x4(&s[0], &x4[0], nb, groups, &a[0], stride, 0, 0)
+				k.S8x4(&s[0], &x4[0], nb, groups, &b[0], stride, 64, 3)
 				same(t, "S8x4", b, a)
 				k.S8x1(&s[0], &x1[0], nb, groups, &b[0])
-				same(t, "S8x1", b[:groups*16], a[:groups*16])
+				same(t, "S8x1", b[:groups*Rows], a[:groups*Rows])
 			}
 		}
 	})
@@ -191,6 +191,50 @@ func TestTable_Attention(t *testing.T) {
 	})
 }
 
+// Wide lanes give the bits of four lanes, also where a position that only later
+// columns may see holds an infinity.
+func TestTable_Wide(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, scalar, k *Table) {
+		if k.ScoresWide == nil {
+			return
+		}
+		r := rand.New(rand.NewPCG(7, 8))
+		for _, hd := range []int{32, 64, 128} {
+			const npages = 4
+			const stride = npages*Page + 16
+			pageBytes := 2 * 2 * Page * hd
+			arena, pages := make([]uint16, 6*pageBytes/2), []int32{3, 0, 5, 1}
+			f := floats(r, len(arena), 1)
+			scalar.ToF16(&arena[0], &f[0], len(arena))
+			kv := (*byte)(unsafe.Pointer(&arena[0]))
+			q, n := floats(r, Wide*hd, 0.3), make([]int32, Wide)
+			for _, first := range []int32{1, 15, 16, 50} {
+				for l := range n {
+					n[l] = first + int32(l/3)
+				}
+				values := arena[int(pages[int(first)/Page])*pageBytes/2:]
+				values[int(first)%Page*hd+1] = 0x7c00 // of position first
+				a, b := make([]float32, Wide*stride), make([]float32, Wide*stride)
+				k.ScoresWide(&q[0], kv, &pages[0], npages, pageBytes, hd, &b[0], stride)
+				p := floats(r, Wide*stride, 1)
+				inv, o := floats(r, Wide, 1), make([]float32, Wide*hd)
+				k.MixWide(&p[0], stride, kv, &pages[0], &n[0], pageBytes, hd, &inv[0], &o[0])
+				for l := range Wide {
+					q4, one := make([]float32, Heads*hd), make([]float32, Heads*hd)
+					for j := range hd {
+						q4[Heads*j] = q[Wide*j+l]
+					}
+					scalar.Scores(&q4[0], kv, &pages[0], npages, pageBytes, hd, &a[0], stride)
+					same(t, "ScoresWide", b[l*stride:][:npages*Page], a[:npages*Page])
+					scalar.Mix(&p[l*stride], 0, kv, &pages[0], int(n[l]), pageBytes, hd, &[]float32{inv[l], 0, 0, 0}[0], &one[0])
+					same(t, "MixWide", o[l*hd:][:hd], one[:hd])
+				}
+			}
+		}
+	})
+}
+
 func TestHalf_RoundTrip(t *testing.T) {
 	t.Parallel()
 	for h := range 1 << 16 {
@@ -259,12 +303,12 @@ func BenchmarkX4(b *testing.B) {
 		for _, f := range []struct {
 			name  string
 			block int
-			run   func(w, x *byte, nb, groups int, out *float32, stride, ahead int)
+			run   func(w, x *byte, nb, groups int, out *float32, stride, ahead, lines int)
 		}{{"U4", U4Block, k.U4x4}, {"S8", S8Block, k.S8x4}} {
 			b.Run(k.Name+"/"+f.name, func(b *testing.B) {
-				w, x, o := make([]byte, f.block*18*96), make([]byte, 4*XBlock*18), make([]float32, 4*1536)
+				w, x, o := make([]byte, f.block*18*48), make([]byte, 4*XBlock*18), make([]float32, 4*1536)
 				for b.Loop() {
-					f.run(&w[0], &x[0], 18, 96, &o[0], 1536, 0)
+					f.run(&w[0], &x[0], 18, 48, &o[0], 1536, 0, 0)
 				}
 				b.ReportMetric(float64(b.N)*1536*576*4/b.Elapsed().Seconds()/1e9, "GMAC/s")
 			})

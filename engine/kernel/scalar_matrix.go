@@ -7,11 +7,11 @@ import (
 
 func u4x1(w, x *byte, nb, groups int, out *float32) { u4(w, x, nb, groups, out, 1, 0) }
 func s8x1(w, x *byte, nb, groups int, out *float32) { s8(w, x, nb, groups, out, 1, 0) }
-func u4x4(w, x *byte, nb, groups int, out *float32, stride, _ int) {
+func u4x4(w, x *byte, nb, groups int, out *float32, stride, _, _ int) {
 	u4(w, x, nb, groups, out, 4, stride)
 }
 
-func s8x4(w, x *byte, nb, groups int, out *float32, stride, _ int) {
+func s8x4(w, x *byte, nb, groups int, out *float32, stride, _, _ int) {
 	s8(w, x, nb, groups, out, 4, stride)
 }
 
@@ -32,12 +32,12 @@ func u4(w, x *byte, nb, groups int, out *float32, cols, stride int) {
 			for r := range Rows {
 				var q [Cols]int32
 				for p := range 4 {
-					v := int32(binary.LittleEndian.Uint32(wb[64*p+4*r:]))
+					v := int32(binary.LittleEndian.Uint32(wb[128*p+4*r:]))
 					lo, hi := (*[4]int32)(q[4*p:]), (*[4]int32)(q[16+4*p:])
 					lo[0], lo[1], lo[2], lo[3] = v&15, v>>8&15, v>>16&15, v>>24&15
 					hi[0], hi[1], hi[2], hi[3] = v>>4&15, v>>12&15, v>>20&15, v>>28&15
 				}
-				d, m := FromHalf(binary.LittleEndian.Uint16(wb[256+2*r:])), FromHalf(binary.LittleEndian.Uint16(wb[288+2*r:]))
+				d, m := FromHalf(binary.LittleEndian.Uint16(wb[512+2*r:])), FromHalf(binary.LittleEndian.Uint16(wb[576+2*r:]))
 				for c := range cols {
 					n := float32(dot(&q, (*[Cols]int8)(unsafe.Pointer(at(xb, 12*cols+32*c)))))
 					t := float32(n * float32(d*f32at(xb, 4*c)))
@@ -60,11 +60,11 @@ func s8(w, x *byte, nb, groups int, out *float32, cols, stride int) {
 			for r := range Rows {
 				var q [Cols]int32
 				for p := range 8 {
-					v := binary.LittleEndian.Uint32(wb[64*p+4*r:])
+					v := binary.LittleEndian.Uint32(wb[128*p+4*r:])
 					o := (*[4]int32)(q[4*p:])
 					o[0], o[1], o[2], o[3] = int32(int8(v)), int32(int8(v>>8)), int32(int8(v>>16)), int32(int8(v>>24))
 				}
-				d := FromHalf(binary.LittleEndian.Uint16(wb[512+2*r:]))
+				d := FromHalf(binary.LittleEndian.Uint16(wb[1024+2*r:]))
 				for c := range cols {
 					n := float32(dot(&q, (*[Cols]int8)(unsafe.Pointer(at(xb, 12*cols+32*c)))))
 					acc[c][r] += float32(n * float32(d*f32at(xb, 4*c)))

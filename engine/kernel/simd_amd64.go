@@ -16,25 +16,25 @@ func Stream(p *byte, n int) uint64
 func u4x1vnni(w, x *byte, nb, groups int, out *float32)
 
 //go:noescape
-func u4x4vnni(w, x *byte, nb, groups int, out *float32, stride, ahead int)
+func u4x4vnni(w, x *byte, nb, groups int, out *float32, stride, ahead, lines int)
 
 //go:noescape
 func s8x1vnni(w, x *byte, nb, groups int, out *float32)
 
 //go:noescape
-func s8x4vnni(w, x *byte, nb, groups int, out *float32, stride, ahead int)
+func s8x4vnni(w, x *byte, nb, groups int, out *float32, stride, ahead, lines int)
 
 //go:noescape
 func u4x1avx2(w, x *byte, nb, groups int, out *float32)
 
 //go:noescape
-func u4x4avx2(w, x *byte, nb, groups int, out *float32, stride, ahead int)
+func u4x4avx2(w, x *byte, nb, groups int, out *float32, stride, ahead, lines int)
 
 //go:noescape
 func s8x1avx2(w, x *byte, nb, groups int, out *float32)
 
 //go:noescape
-func s8x4avx2(w, x *byte, nb, groups int, out *float32, stride, ahead int)
+func s8x4avx2(w, x *byte, nb, groups int, out *float32, stride, ahead, lines int)
 
 //go:noescape
 func quantiseAVX2(x *float32, n int, tile *byte, cols, col int)
@@ -76,6 +76,12 @@ func mixAVX2(p *float32, stride int, kv *byte, pages *int32, n, pageBytes, hd in
 func mixAVX512(p *float32, stride int, kv *byte, pages *int32, n, pageBytes, hd int, inv, out *float32)
 
 //go:noescape
+func scoresWideAVX512(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride int)
+
+//go:noescape
+func mixWideAVX512(p *float32, stride int, kv *byte, pages, n *int32, pageBytes, hd int, inv, out *float32)
+
+//go:noescape
 func maxAVX2(x *float32, n int) float32
 
 //go:noescape
@@ -105,8 +111,9 @@ func simdTables() []Table {
 	const vnni, zmm = 1 << 11, 0xe6
 	if b7&(f|dq|bw|vl) == f|dq|bw|vl && c7&vnni != 0 && xgetbv()&zmm == zmm {
 		t.Name = "avx512"
-		t.U4x1, t.S8x1, t.U4x4, t.S8x4 = u4x1vnni, s8x1vnni, u4x4vnni, s8x4vnni
+		t.U4x1, t.S8x1, t.U4x4, t.S8x4, t.Ahead = u4x1vnni, s8x1vnni, u4x4vnni, s8x4vnni, 8192
 		t.SiLUMul, t.Scores, t.SoftExp, t.Mix = siluMulAVX512, scoresAVX512, softExpAVX512, mixAVX512
+		t.ScoresWide, t.MixWide = scoresWideAVX512, mixWideAVX512
 		ts = append(ts, t)
 	}
 	return ts

@@ -8,20 +8,57 @@ import (
 
 func minusInf() float32 { return float32(math.Inf(-1)) }
 
-// stride is the floats between the score rows of two query heads: a row takes
-// whole pairs of pages.
+// stride is the floats between the score rows of two lanes: a row takes whole pairs
+// of pages.
 func (m *Model) stride() int { return m.context + 2*kernel.Page }
+
+// lanes are a worker's buffers for one call of the attention kernels.
+type lanes struct {
+	scores []float32 // [Wide][stride]
+	q      []float32 // [HeadDim][Wide]
+	out    []float32 // [Wide][HeadDim]
+	inv    []float32 // [Wide]
+	counts []int32   // [Wide]
+}
+
+// band is neighbouring columns of one sequence, whose query heads on a KV head are
+// the lanes of one call.
+type band struct{ first, n int }
+
+// cut makes bands of the columns, as wide as the level's kernels take.
+func (m *Model) cut(cols []Column) []band {
+	limit := 1
+	if m.k.ScoresWide != nil {
+		limit = kernel.Wide / (m.Heads / m.KVHeads)
+	}
+	bs := m.b.bands[:0]
+	for i, c := range cols {
+		if b := len(bs) - 1; b >= 0 && bs[b].n < limit && &c.Pages[0] == &cols[i-1].Pages[0] && c.Pos == cols[i-1].Pos+1 {
+			bs[b].n++
+		} else {
+			bs = append(bs, band{i, 1})
+		}
+	}
+	m.b.bands = bs
+	return bs
+}
 
 // attention computes every column's heads, whose keys and values are stored, and
 // makes inputs of them.
 func (m *Model) attention(pages []byte, cols []Column, in inputs) {
 	b := &m.b
 	width := m.Heads / m.KVHeads * m.HeadDim // the query heads of a KV head
-	scratch := len(b.scratch) / m.pool.n
-	m.pool.run(len(cols)*m.KVHeads, func(worker, u int) {
-		i, e := u/m.KVHeads, u%m.KVHeads
-		m.attend(pages, cols[i], i, e, b.scratch[worker*scratch:][:scratch])
-		in.quantise(m.k, i, e*width, b.att[i*m.Dim+e*width:][:width])
+	bands := m.cut(cols)
+	m.pool.run(len(bands)*m.KVHeads, func(worker, u int) {
+		w, e := bands[u/m.KVHeads], u%m.KVHeads
+		if w.n == 1 {
+			m.attend(pages, cols[w.first], w.first, e, &b.lanes[worker])
+		} else {
+			m.attendWide(pages, cols[w.first:][:w.n], w.first, e, &b.lanes[worker])
+		}
+		for i := w.first; i < w.first+w.n; i++ {
+			in.quantise(m.k, i, e*width, b.att[i*m.Dim+e*width:][:width])
+		}
 	})
 }
 
@@ -62,24 +99,55 @@ func (m *Model) store(pages []byte, c Column, i int) {
 }
 
 // attend computes the query heads of KV head e for column i into att.
-func (m *Model) attend(pages []byte, c Column, i, e int, scratch []float32) {
+func (m *Model) attend(pages []byte, c Column, i, e int, l *lanes) {
 	b, hd, per := &m.b, m.HeadDim, m.Heads/m.KVHeads
-	n := c.Pos + 1
-	np := (n + kernel.Page - 1) / kernel.Page
-	shape, stride := m.cache.Shape(), m.stride()
-	sc, inv, out := scratch[:kernel.Heads*stride], scratch[kernel.Heads*stride:][:kernel.Heads], scratch[kernel.Heads*(stride+1):]
-	m.k.Scores(&b.q4[(i*m.KVHeads+e)*hd*kernel.Heads], &pages[e*shape.HeadBytes()], &c.Pages[0], (np+1)&^1, shape.Stride(), hd, &sc[0], stride)
+	n, shape, stride := c.Pos+1, m.cache.Shape(), m.stride()
+	keys := pages[e*shape.HeadBytes():]
+	m.k.Scores(&b.q4[(i*m.KVHeads+e)*hd*kernel.Heads], &keys[0], &c.Pages[0], pairs(n), shape.Stride(), hd, &l.scores[0], stride)
+	clear(l.inv) // of heads that do not exist
 	for s := range per {
-		// Positions past the end may hold another request's infinities.
-		row := sc[s*stride:][:np*kernel.Page]
-		for j := n; j < len(row); j++ {
-			row[j] = minusInf()
+		l.inv[s] = m.softmax(l.scores[s*stride:], n)
+	}
+	m.k.Mix(&l.scores[0], stride, &keys[shape.HeadBytes()/2], &c.Pages[0], n, shape.Stride(), hd, &l.inv[0], &l.out[0])
+	copy(b.att[i*m.Dim+e*per*hd:][:per*hd], l.out)
+}
+
+// attendWide computes the query heads of KV head e for columns first and following,
+// a band, into att. What the lanes beyond the band's hold is of no use to anybody.
+func (m *Model) attendWide(pages []byte, cols []Column, first, e int, l *lanes) {
+	b, hd, per := &m.b, m.HeadDim, m.Heads/m.KVHeads
+	last := cols[len(cols)-1]
+	n, shape, stride := last.Pos+1, m.cache.Shape(), m.stride()
+	for i := range cols {
+		q := b.q4[((first+i)*m.KVHeads+e)*hd*kernel.Heads:][:hd*kernel.Heads]
+		for j := range hd {
+			copy(l.q[j*kernel.Wide+i*per:][:per], q[j*kernel.Heads:])
 		}
-		inv[s] = m.k.SoftExp(&row[0], len(row))
 	}
-	for s := per; s < kernel.Heads; s++ { // heads that do not exist
-		inv[s] = 0
+	keys := pages[e*shape.HeadBytes():]
+	m.k.ScoresWide(&l.q[0], &keys[0], &last.Pages[0], pairs(n), shape.Stride(), hd, &l.scores[0], stride)
+	for lane := range kernel.Wide {
+		l.counts[lane] = int32(n)
+		if lane < len(cols)*per {
+			l.counts[lane] = int32(cols[lane/per].Pos + 1)
+			l.inv[lane] = m.softmax(l.scores[lane*stride:], cols[lane/per].Pos+1)
+		}
 	}
-	m.k.Mix(&sc[0], stride, &pages[e*shape.HeadBytes()+shape.HeadBytes()/2], &c.Pages[0], n, shape.Stride(), hd, &inv[0], &out[0])
-	copy(b.att[i*m.Dim+e*per*hd:][:per*hd], out)
+	m.k.MixWide(&l.scores[0], stride, &keys[shape.HeadBytes()/2], &last.Pages[0], &l.counts[0], shape.Stride(), hd, &l.inv[0], &l.out[0])
+	for i := range cols {
+		copy(b.att[(first+i)*m.Dim+e*per*hd:][:per*hd], l.out[i*per*hd:])
+	}
+}
+
+// pairs is how many pages the kernels for scores read for n positions.
+func pairs(n int) int { return 2 * ((n + 2*kernel.Page - 1) / (2 * kernel.Page)) }
+
+// softmax makes weights of the scores of n positions and returns the factor that
+// makes them sum to 1. Positions past the end may hold another request's infinities.
+func (m *Model) softmax(scores []float32, n int) float32 {
+	row := scores[:(n+kernel.Page-1)&^(kernel.Page-1)]
+	for j := n; j < len(row); j++ {
+		row[j] = minusInf()
+	}
+	return m.k.SoftExp(&row[0], len(row))
 }

@@ -207,11 +207,11 @@ func (m *Model) buffers(o Options) error {
 	b.twinsN = min(columns, Twinned*b.logitsN)
 	b.n = columns + b.twinsN
 	kvw, hd := m.KVHeads*m.HeadDim, m.HeadDim
-	scratch := kernel.Heads*(m.stride()+1+hd) + 16
-	vectors := []struct {
+	type vector struct {
 		p *[]float32
 		n int
-	}{
+	}
+	vectors := []vector{
 		{&b.x, b.n * m.Dim},
 		{&b.h, b.n * m.Dim},
 		{&b.q, b.n * m.Dim},
@@ -224,7 +224,12 @@ func (m *Model) buffers(o Options) error {
 		{&b.logits, b.logitsN * m.output.Padded},
 		{&m.cos, m.context * hd},
 		{&m.sin, m.context * hd},
-		{&b.scratch, o.Threads * scratch},
+	}
+	b.lanes = make([]lanes, o.Threads)
+	for i := range b.lanes {
+		l := &b.lanes[i]
+		vectors = append(vectors, vector{&l.scores, kernel.Wide * m.stride()}, vector{&l.q, kernel.Wide * hd}, vector{&l.out, kernel.Wide * hd}, vector{&l.inv, kernel.Wide})
+		l.counts = make([]int32, kernel.Wide)
 	}
 	qx, fx, half := b.n*m.Dim/kernel.Cols*kernel.XBlock, b.n*m.FFN/kernel.Cols*kernel.XBlock, b.n*kvw*2*2
 	total := arena.Size(qx) + arena.Size(fx) + arena.Size(half)
@@ -240,6 +245,7 @@ func (m *Model) buffers(o Options) error {
 	}
 	b.qx, b.fx, b.half = m.mem.Bytes(qx), m.mem.Bytes(fx), halves(m.mem.Bytes(half))
 	b.rows = make([][]float32, 0, b.logitsN)
+	b.bands = make([]band, 0, columns)
 	b.kept = make([]Column, 0, b.logitsN)
 	b.twins = [2][][2]int{make([][2]int, 0, b.twinsN), make([][2]int, 0, b.twinsN)}
 	m.rotary()

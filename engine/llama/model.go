@@ -54,8 +54,9 @@ type buffers struct {
 	qx                           []byte    // tiles of Dim inputs
 	fx                           []byte    // tiles of FFN inputs
 	q4                           []float32 // [n][KVHeads][HeadDim][4]: query heads, scaled, for Scores
-	scratch                      []float32 // per worker: scores [4][stride], 4 inverses, 4 outputs of a head
-	half                         []uint16  // [n][2][KVHeads*HeadDim]
+	lanes                        []lanes   // of each worker
+	bands                        []band
+	half                         []uint16 // [n][2][KVHeads*HeadDim]
 	kept                         []Column
 	twins                        [2][][2]int
 	rows                         [][]float32

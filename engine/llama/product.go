@@ -81,17 +81,17 @@ func (in *inputs) quantise(k *kernel.Table, i, off int, x []float32) {
 }
 
 // multiply multiplies groups [g0, g1) of w by all columns into
-// out[column*w.Padded + row], and adds the twins' products to their columns'. Two
-// groups at a time stay in the first cache while the columns pass.
+// out[column*w.Padded + row], and adds the twins' products to their columns'. A
+// group at a time stays in the first cache while the columns pass.
 func (in *inputs) multiply(k *kernel.Table, w *quant.Matrix, g0, g1 int, out []float32) {
-	n, step := in.n+len(in.twins), 2
+	n, step := in.n+len(in.twins), 1
 	if n <= 4 {
 		step = g1 - g0
 	}
-	tile := 4 * w.K / kernel.Cols * kernel.XBlock
+	tile, tiles := 4*w.K/kernel.Cols*kernel.XBlock, (n+3)/4
 	for g := g0; g < g1; g += step {
-		for t := 0; 4*t < n; t++ {
-			w.Mul(k, &in.x[t*tile], tileCols(n, t), g, g+step, out[4*t*w.Padded:], t == 0)
+		for t := range tiles {
+			w.Mul(k, &in.x[t*tile], tileCols(n, t), g, g+step, out[4*t*w.Padded:], t, tiles)
 		}
 	}
 	for _, t := range in.twins {
@@ -100,9 +100,9 @@ func (in *inputs) multiply(k *kernel.Table, w *quant.Matrix, g0, g1 int, out []f
 	}
 }
 
-// chunkGroups is how many groups make a chunk of work: an even number, about
-// 24 KiB of weights, 0.3 to 0.6 µs for up to four columns.
-func chunkGroups(w *quant.Matrix) int { return max(2, 24<<10/w.Group()&^1) }
+// chunkGroups is how many groups make a chunk of work: about 24 KiB of weights, 0.3
+// to 0.6 µs for up to four columns.
+func chunkGroups(w *quant.Matrix) int { return max(1, 24<<10/w.Group()) }
 
 func chunks(w *quant.Matrix) int { return (w.Groups() + chunkGroups(w) - 1) / chunkGroups(w) }
 

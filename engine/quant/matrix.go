@@ -47,10 +47,10 @@ func (m *Matrix) block() int {
 	return kernel.S8Block
 }
 
-// Group is the bytes of 16 rows.
+// Group is the bytes of 32 rows.
 func (m *Matrix) Group() int { return m.blocks() * m.block() }
 
-// Groups is how many groups of 16 rows there are, an even number.
+// Groups is how many groups of 32 rows there are.
 func (m *Matrix) Groups() int { return m.Padded / kernel.Rows }
 
 // Bytes is what Data must hold, zeroed, before Pack.
@@ -98,10 +98,10 @@ func packQ4x1(dst, src []byte, r int) bool {
 	for b := range len(src) / 20 {
 		in, out := (*[20]byte)(src[20*b:]), (*[kernel.U4Block]byte)(dst[kernel.U4Block*b:])
 		for p := range 4 {
-			copy(out[64*p+4*r:][:4], in[4+4*p:])
+			copy(out[128*p+4*r:][:4], in[4+4*p:])
 		}
-		copy(out[256+2*r:][:2], in[:])
-		copy(out[288+2*r:][:2], in[2:])
+		copy(out[512+2*r:][:2], in[:])
+		copy(out[576+2*r:][:2], in[2:])
 		ok = ok && finiteHalf(in[:]) && finiteHalf(in[2:])
 	}
 	return ok
@@ -114,11 +114,11 @@ func packQ4x0(dst, src []byte, r int) bool {
 	for b := range len(src) / 18 {
 		in, out := (*[18]byte)(src[18*b:]), (*[kernel.U4Block]byte)(dst[kernel.U4Block*b:])
 		for p := range 4 {
-			copy(out[64*p+4*r:][:4], in[2+4*p:])
+			copy(out[128*p+4*r:][:4], in[2+4*p:])
 		}
-		copy(out[256+2*r:][:2], in[:])
-		putHalf(out[288+2*r:], -8*half(in[:]))
-		ok = ok && finiteHalf(in[:]) && finiteHalf(out[288+2*r:])
+		copy(out[512+2*r:][:2], in[:])
+		putHalf(out[576+2*r:], -8*half(in[:]))
+		ok = ok && finiteHalf(in[:]) && finiteHalf(out[576+2*r:])
 	}
 	return ok
 }
@@ -137,12 +137,12 @@ func packQ4K(dst, src []byte, r int) bool {
 			nib := func(c int) byte { return q[32*(j/2)+c] >> (4 * (j % 2)) & 15 }
 			for p := range 4 {
 				for i := range 4 {
-					out[64*p+4*r+i] = nib(4*p+i) | nib(16+4*p+i)<<4
+					out[128*p+4*r+i] = nib(4*p+i) | nib(16+4*p+i)<<4
 				}
 			}
-			putHalf(out[256+2*r:], d*float32(s))
-			putHalf(out[288+2*r:], -dmin*float32(m))
-			ok = ok && finiteHalf(out[256+2*r:]) && finiteHalf(out[288+2*r:])
+			putHalf(out[512+2*r:], d*float32(s))
+			putHalf(out[576+2*r:], -dmin*float32(m))
+			ok = ok && finiteHalf(out[512+2*r:]) && finiteHalf(out[576+2*r:])
 		}
 	}
 	return ok
@@ -153,9 +153,9 @@ func packQ8(dst, src []byte, r int) bool {
 	for b := range len(src) / 34 {
 		in, out := (*[34]byte)(src[34*b:]), (*[kernel.S8Block]byte)(dst[kernel.S8Block*b:])
 		for p := range 8 {
-			copy(out[64*p+4*r:][:4], in[2+4*p:])
+			copy(out[128*p+4*r:][:4], in[2+4*p:])
 		}
-		copy(out[512+2*r:][:2], in[:])
+		copy(out[1024+2*r:][:2], in[:])
 		ok = ok && finiteHalf(in[:])
 	}
 	return ok
@@ -169,16 +169,16 @@ func packS8(dst []byte, row []float32, r int) bool {
 		for _, v := range in {
 			top = max(top, v, -v)
 		}
-		putHalf(out[512+2*r:], top/127)
-		ok = ok && finiteHalf(out[512+2*r:])
+		putHalf(out[1024+2*r:], top/127)
+		ok = ok && finiteHalf(out[1024+2*r:])
 		inv := float32(0)
-		if d := half(out[512+2*r:]); d > 0 { // the scale as it is stored, not as it should be
+		if d := half(out[1024+2*r:]); d > 0 { // the scale as it is stored, not as it should be
 			inv = 1 / d
 		}
 		for c, v := range in {
 			const magic = 3 << 22 // adding it rounds to an integer
 			q := min(max(float32(float32(v*inv)+magic)-magic, -127), 127)
-			out[c/4*64+4*r+c%4] = byte(int8(q))
+			out[c/4*128+4*r+c%4] = byte(int8(q))
 		}
 	}
 	return ok
@@ -190,38 +190,49 @@ func (m *Matrix) Row(i int, dst []float32) {
 	for b := range m.blocks() {
 		blk, o := g[b*m.block():], dst[kernel.Cols*b:][:kernel.Cols]
 		if m.U4 {
-			d, mn := half(blk[256+2*r:]), half(blk[288+2*r:])
+			d, mn := half(blk[512+2*r:]), half(blk[576+2*r:])
 			for c := range 16 {
-				v := blk[c/4*64+4*r+c%4]
+				v := blk[c/4*128+4*r+c%4]
 				o[c], o[16+c] = float32(d*float32(v&15))+mn, float32(d*float32(v>>4))+mn
 			}
 			continue
 		}
-		d := half(blk[512+2*r:])
+		d := half(blk[1024+2*r:])
 		for c := range o {
-			o[c] = d * float32(int8(blk[c/4*64+4*r+c%4]))
+			o[c] = d * float32(int8(blk[c/4*128+4*r+c%4]))
 		}
 	}
 }
 
-// Mul multiplies the groups [g0, g1), both even, by a tile of cols (1 or 4)
-// columns at x, into out[c*Padded + row]. first: these weights have not been read
-// before in this step, so what follows them should be asked for.
-func (m *Matrix) Mul(k *kernel.Table, x *byte, cols, g0, g1 int, out []float32, first bool) {
+// Mul multiplies the groups [g0, g1) by a tile of cols (1 or 4) columns at x, into
+// out[c*Padded + row]. Each of tiles tiles that pass over these groups, this one
+// being number tile, asks for its share of the weights that follow, so that memory
+// works while the tiles compute.
+func (m *Matrix) Mul(k *kernel.Table, x *byte, cols, g0, g1 int, out []float32, tile, tiles int) {
 	w, o, nb, n := &m.Data[g0*m.Group()], &out[g0*kernel.Rows], m.blocks(), g1-g0
-	ahead := 0
-	if first {
-		ahead = 2 * m.Group() // the kernel walks pairs of groups
+	if cols == 1 {
+		if m.U4 {
+			k.U4x1(w, x, nb, n, o)
+		} else {
+			k.S8x1(w, x, nb, n, o)
+		}
+		return
 	}
+	total := m.block() / 64
+	lines := (total + tiles - 1) / tiles
+	ahead := n*m.Group() + tile*lines*nb*64
 	switch {
-	case m.U4 && cols == 1:
-		k.U4x1(w, x, nb, n, o)
-	case m.U4:
-		k.U4x4(w, x, nb, n, o, m.Padded, ahead)
-	case cols == 1:
-		k.S8x1(w, x, nb, n, o)
-	default:
-		k.S8x4(w, x, nb, n, o, m.Padded, ahead)
+	case tiles == 1 && k.Ahead > 0:
+		ahead = k.Ahead
+	case tiles == 1:
+		ahead = m.Group()
+	case tile*lines >= total:
+		lines = 0
+	}
+	if m.U4 {
+		k.U4x4(w, x, nb, n, o, m.Padded, ahead, lines)
+	} else {
+		k.S8x4(w, x, nb, n, o, m.Padded, ahead, lines)
 	}
 }
 
