@@ -293,8 +293,8 @@ func TestLoad_Faults(t *testing.T) {
 		{"shape", func(m *enginetest.Model) { m.Tensor("blk.1.attn_k.weight").Dims = []int{32, 96} }, []string{"blk.1.attn_k.weight", "[32 96]", "[96 32]"}},
 		{"type", func(m *enginetest.Model) {
 			w := m.Tensor("blk.1.ffn_up.weight")
-			w.Type, w.Data = gguf.Q5_0, make([]byte, 96*128/32*22)
-		}, []string{"blk.1.ffn_up.weight", "Q5_0"}},
+			w.Type, w.Data = gguf.IQ4_NL, make([]byte, 96*128/32*18)
+		}, []string{"blk.1.ffn_up.weight", "IQ4_NL"}},
 		{"scale", func(m *enginetest.Model) { copy(m.Tensor("blk.1.ffn_up.weight").Data, "\xff\x7f") }, []string{"blk.1.ffn_up.weight", "finite"}},
 		{"norm weight", func(m *enginetest.Model) { copy(m.Tensor("blk.1.ffn_norm.weight").Data, "\xff\xff\xff\x7f") }, []string{"blk.1.ffn_norm.weight", "finite"}},
 	} {

@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/parley-ai/parley/engine/gguf"
@@ -84,6 +85,8 @@ func (m *Matrix) packRow(dst, src []byte, row []float32, r int) bool {
 		return packQ4x1(dst, src, r)
 	case gguf.Q4_K:
 		return packQ4K(dst, src, r)
+	case gguf.Q5_0:
+		return packQ5x0(dst, src, r)
 	case gguf.Q8_0:
 		return packQ8(dst, src, r)
 	}
@@ -144,6 +147,22 @@ func packQ4K(dst, src []byte, r int) bool {
 			putHalf(out[576+2*r:], -dmin*float32(m))
 			ok = ok && finiteHalf(out[512+2*r:]) && finiteHalf(out[576+2*r:])
 		}
+	}
+	return ok
+}
+
+// packQ5x0: d*(q-16) is an 8-bit value already.
+func packQ5x0(dst, src []byte, r int) bool {
+	ok := true
+	for b := range len(src) / 22 {
+		in, out := src[22*b:][:22], (*[kernel.S8Block]byte)(dst[kernel.S8Block*b:])
+		high := binary.LittleEndian.Uint32(in[2:])
+		for j, v := range in[6:] {
+			lo, hi := five(high, v, j)
+			out[j/4*128+4*r+j%4], out[(j/4+4)*128+4*r+j%4] = byte(lo-16), byte(hi-16)
+		}
+		copy(out[1024+2*r:][:2], in)
+		ok = ok && finiteHalf(in)
 	}
 	return ok
 }

@@ -1,9 +1,10 @@
 // Package quant turns GGUF's block types into float32, and at load into the two
 // packed formats the kernels multiply (their layouts: package kernel).
 //
-// Q4_0, Q4_1 and Q8_0 keep their values exactly. Q4_K's products of scales are
-// rounded to float16, which moves a weight by less than 0.8 % of a step; F16, BF16
-// and F32 are rounded to 8 bits with a scale for each 32 columns.
+// Q4_0, Q4_1, Q5_0 and Q8_0 keep their values exactly. Q4_K's products of scales are
+// rounded to float16, which moves a weight by less than 0.8 % of a step; Q5_1, Q5_K,
+// Q6_K, Q3_K, Q2_K, F16, BF16 and F32 are rounded to 8 bits with a scale for each 32
+// columns.
 package quant
 
 import (
@@ -20,13 +21,7 @@ import (
 var ErrType = errors.New("type is not supported")
 
 // Supported reports whether tensors of the type can be read.
-func Supported(t gguf.Type) bool {
-	switch t {
-	case gguf.F32, gguf.F16, gguf.BF16, gguf.Q4_0, gguf.Q4_1, gguf.Q8_0, gguf.Q4_K:
-		return true
-	}
-	return false
-}
+func Supported(t gguf.Type) bool { return decoder(t) != nil }
 
 // fault is an error that says which tensor it is about and where that lies.
 func fault(t *gguf.Tensor, err error) error {
@@ -69,37 +64,12 @@ func putHalf(b []byte, f float32) { binary.LittleEndian.PutUint16(b, kernel.ToHa
 // finiteHalf reports whether the float16 at b is neither infinite nor NaN.
 func finiteHalf(b []byte) bool { return b[1]&0x7c != 0x7c }
 
-// floats gives len(dst) values as the file means them; src begins with a block.
+// floats gives len(dst) values, whole blocks, as the file means them.
 func floats(typ gguf.Type, src []byte, dst []float32) {
 	n, size := typ.Block()
-	for i := range dst {
-		in := src[i/n*size:]
-		j := i % n
-		switch typ {
-		case gguf.F32:
-			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(in))
-		case gguf.F16:
-			dst[i] = half(in)
-		case gguf.BF16:
-			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(in)) << 16)
-		case gguf.Q4_0:
-			dst[i] = half(in) * float32(int(in[2+j%16]>>(j/16*4)&15)-8)
-		case gguf.Q4_1:
-			dst[i] = float32(half(in)*float32(in[4+j%16]>>(j/16*4)&15)) + half(in[2:])
-		case gguf.Q8_0:
-			dst[i] = half(in) * float32(int8(in[2+j]))
-		case gguf.Q4_K:
-			s, m := scale6(in[4:16], j/32)
-			q := in[16+j/64*32+j%32] >> (j / 32 % 2 * 4) & 15
-			dst[i] = float32(float32(half(in)*float32(s))*float32(q)) - float32(half(in[2:])*float32(m))
-		}
+	decode := decoder(typ)
+	for len(dst) > 0 {
+		decode(src, dst)
+		src, dst = src[size:], dst[n:]
 	}
-}
-
-// scale6 takes the 6-bit scale and minimum of run j out of Q4_K's 12 bytes.
-func scale6(sc []byte, j int) (s, m byte) {
-	if j < 4 {
-		return sc[j] & 63, sc[j+4] & 63
-	}
-	return sc[j+4]&15 | sc[j-4]>>6<<4, sc[j+4]>>4 | sc[j]>>6<<4
 }

@@ -2,9 +2,11 @@ package quant_test
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"math"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
@@ -22,20 +24,35 @@ func random(typ gguf.Type, rows, k int) *gguf.Tensor {
 		t.Data[i] = byte(r.Uint32())
 	}
 	for i := 0; i < len(t.Data); i += size {
-		b, v := t.Data[i:], float32(r.NormFloat64()*0.01)
+		b := t.Data[i:][:size]
+		value := func() float32 { return float32(r.NormFloat64() * 0.01) }
 		switch typ {
 		case gguf.F32:
-			binary.LittleEndian.PutUint32(b, math.Float32bits(v))
+			binary.LittleEndian.PutUint32(b, math.Float32bits(value()))
 		case gguf.BF16:
-			binary.LittleEndian.PutUint16(b, uint16(math.Float32bits(v)>>16))
-		case gguf.Q4_1, gguf.Q4_K:
-			binary.LittleEndian.PutUint16(b[2:], kernel.ToHalf(float32(r.NormFloat64()*0.01)))
-			fallthrough
+			binary.LittleEndian.PutUint16(b, uint16(math.Float32bits(value())>>16))
 		default:
-			binary.LittleEndian.PutUint16(b, kernel.ToHalf(v))
+			for _, at := range halves(typ) {
+				binary.LittleEndian.PutUint16(b[at:], kernel.ToHalf(value()))
+			}
 		}
 	}
 	return t
+}
+
+// halves says where in a block the float16 scales lie.
+func halves(typ gguf.Type) []int {
+	switch typ {
+	case gguf.Q4_1, gguf.Q5_1, gguf.Q4_K, gguf.Q5_K:
+		return []int{0, 2}
+	case gguf.Q2_K:
+		return []int{80, 82}
+	case gguf.Q3_K:
+		return []int{108}
+	case gguf.Q6_K:
+		return []int{208}
+	}
+	return []int{0}
 }
 
 func pack(t *testing.T, src *gguf.Tensor) *quant.Matrix {
@@ -61,6 +78,7 @@ func TestMatrix_Pack(t *testing.T) {
 	}{
 		{gguf.Q4_0, func(_, _ float64) float64 { return 0 }},
 		{gguf.Q4_1, func(_, _ float64) float64 { return 0 }},
+		{gguf.Q5_0, func(_, _ float64) float64 { return 0 }},
 		{gguf.Q8_0, func(_, _ float64) float64 { return 0 }},
 		// d*scale and dmin*min rounded to float16, relative 2^-11 each; here both
 		// stay below 0.05*63*15.
@@ -68,6 +86,11 @@ func TestMatrix_Pack(t *testing.T) {
 		{gguf.F32, func(_, top float64) float64 { return top / 127 * 0.51 }},
 		{gguf.F16, func(_, top float64) float64 { return top / 127 * 0.51 }},
 		{gguf.BF16, func(_, top float64) float64 { return top / 127 * 0.51 }},
+		{gguf.Q5_1, func(_, top float64) float64 { return top / 127 * 0.51 }},
+		{gguf.Q5_K, func(_, top float64) float64 { return top / 127 * 0.51 }},
+		{gguf.Q6_K, func(_, top float64) float64 { return top / 127 * 0.51 }},
+		{gguf.Q3_K, func(_, top float64) float64 { return top / 127 * 0.51 }},
+		{gguf.Q2_K, func(_, top float64) float64 { return top / 127 * 0.51 }},
 	} {
 		t.Run(c.typ.String(), func(t *testing.T) {
 			t.Parallel()
@@ -106,7 +129,7 @@ func TestMatrix_Mul(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, typ := range []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q8_0} {
+	for _, typ := range []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q5_0, gguf.Q8_0} {
 		const rows, cols = 32, 64
 		src := random(typ, rows, cols)
 		m := pack(t, src)
@@ -136,13 +159,13 @@ func TestMatrix_Mul(t *testing.T) {
 func TestPlan_Refuses(t *testing.T) {
 	t.Parallel()
 	unknown := random(gguf.Q8_0, 32, 32)
-	unknown.Type = gguf.Q6_K
+	unknown.Type = gguf.IQ4_XS
 	if _, err := quant.Plan(unknown); !errors.Is(err, quant.ErrType) ||
-		!strings.Contains(err.Error(), "x.weight") || !strings.Contains(err.Error(), "Q6_K") || !strings.Contains(err.Error(), "4096") {
-		t.Errorf("Plan of Q6_K: %v, want ErrType with name, type and offset", err)
+		!strings.Contains(err.Error(), "x.weight") || !strings.Contains(err.Error(), "IQ4_XS") || !strings.Contains(err.Error(), "4096") {
+		t.Errorf("Plan of IQ4_XS: %v, want ErrType with name, type and offset", err)
 	}
 	if _, err := quant.Vector(unknown); !errors.Is(err, quant.ErrType) {
-		t.Errorf("Vector of Q6_K: %v, want ErrType", err)
+		t.Errorf("Vector of IQ4_XS: %v, want ErrType", err)
 	}
 	odd := random(gguf.F32, 32, 40)
 	if _, err := quant.Plan(odd); err == nil || !strings.Contains(err.Error(), "[40 32]") {
@@ -152,11 +175,13 @@ func TestPlan_Refuses(t *testing.T) {
 
 func TestMatrix_Pack_NotFinite(t *testing.T) {
 	t.Parallel()
-	for _, typ := range []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q8_0, gguf.Q4_K, gguf.F16, gguf.BF16} {
+	for _, typ := range []gguf.Type{
+		gguf.Q4_0, gguf.Q4_1, gguf.Q5_0, gguf.Q5_1, gguf.Q8_0, gguf.Q2_K, gguf.Q3_K, gguf.Q4_K, gguf.Q5_K, gguf.Q6_K, gguf.F16, gguf.BF16,
+	} {
 		src := random(typ, 32, 256)
 		_, size := typ.Block()
 		at := src.Data[len(src.Data)-size:]
-		binary.LittleEndian.PutUint16(at, 0x7fff) // NaN in both kinds of half
+		binary.LittleEndian.PutUint16(at[halves(typ)[0]:], 0x7fff) // NaN in both kinds of half
 		m, err := quant.Plan(src)
 		if err != nil {
 			t.Fatal(err)
@@ -165,5 +190,44 @@ func TestMatrix_Pack_NotFinite(t *testing.T) {
 		if err := m.Pack(0, m.Groups()); err == nil || !strings.Contains(err.Error(), "x.weight") {
 			t.Errorf("Pack of %v with a NaN scale: %v, want an error naming the tensor", typ, err)
 		}
+	}
+}
+
+// Golden: the values that llama.cpp's Python package gives, bit for bit.
+func TestVector_Golden(t *testing.T) {
+	t.Parallel()
+	f, err := os.Open("testdata/dequantize.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	types := map[string]gguf.Type{}
+	for typ := range gguf.Type(64) {
+		types[typ.String()] = typ
+	}
+	seen := 0
+	for d := json.NewDecoder(f); d.More(); seen++ {
+		var c struct {
+			Type           string
+			Blocks, Values []byte
+		}
+		if err := d.Decode(&c); err != nil {
+			t.Fatal(err)
+		}
+		n := len(c.Values) / 4
+		got, err := quant.Vector(&gguf.Tensor{Name: "x", Type: types[c.Type], Dims: []int{n}, Data: c.Blocks})
+		if err != nil {
+			t.Errorf("%s: %v", c.Type, err)
+			continue
+		}
+		for i, v := range got {
+			if want := binary.LittleEndian.Uint32(c.Values[4*i:]); math.Float32bits(v) != want {
+				t.Errorf("%s: value %d of %d is %v, want %v", c.Type, i, n, v, math.Float32frombits(want))
+				break
+			}
+		}
+	}
+	if seen != 13 {
+		t.Errorf("%d types in the file, want 13", seen)
 	}
 }
