@@ -65,8 +65,9 @@ bench: build ## Measure charges a second and the line beside other proxies (ARGS
 	@tools/bench.sh $(ARGS)
 
 .PHONY: bench-engine
-bench-engine: weights ## Measure the embedded engine on this machine
-	go run ./engine/internal/bench -weights $(WEIGHTS) $(ARGS)
+bench-engine: weights ## Measure the embedded engine beside llama.cpp, which it builds (ARGS="-rounds 5")
+	@tools/llamacpp.sh || true
+	go run ./engine/internal/bench -weights $(WEIGHTS) -llamacpp .cache/llamacpp/bin $(ARGS)
 
 .PHONY: load
 load: build ## Call a server from many clients and check every answer and bill (ARGS="-clients 128")
