@@ -122,7 +122,8 @@ func (m *Model) Step(cols []Column) ([][]float32, error) {
 	for i, c := range cols {
 		m.embed.Row(int(c.ID), m.b.x[i*d:][:d])
 	}
-	in, hidden := inputs{x: m.b.qx, k: d, twins: m.b.twins[0]}, inputs{x: m.b.fx, k: m.FFN, twins: m.b.twins[1]}
+	in, hidden := m.inputs(m.b.qx, d), m.inputs(m.b.fx, m.FFN)
+	in.twins, hidden.twins = m.b.twins[0], m.b.twins[1]
 	in.pair(cols, Twinned)
 	for i := range m.layers {
 		l, pages := &m.layers[i], m.cache.Layer(i)
@@ -142,6 +143,11 @@ func (m *Model) Step(cols []Column) ([][]float32, error) {
 		m.residual(l.down, hidden)
 	}
 	return m.head(len(cols)), nil
+}
+
+// inputs are those of a matrix of k columns, none yet, in the buffer x.
+func (m *Model) inputs(x []byte, k int) inputs {
+	return inputs{x: x, k: k, alone: m.pool.n == 1}
 }
 
 // keep moves together the columns that want logits: for the others, the last
@@ -173,7 +179,7 @@ func (m *Model) normalise(w []float32, in inputs) {
 // project computes queries, keys and values.
 func (m *Model) project(l *layer, in inputs) {
 	b := &m.b
-	cq, ck, cv := chunks(l.q), chunks(l.k), chunks(l.v)
+	cq, ck, cv := in.chunks(l.q), in.chunks(l.k), in.chunks(l.v)
 	m.pool.run(cq+ck+cv, func(_, i int) {
 		w, out := l.q, b.q
 		switch {
@@ -182,7 +188,7 @@ func (m *Model) project(l *layer, in inputs) {
 		case i >= cq:
 			w, out, i = l.k, b.k, i-cq
 		}
-		g0, g1 := part(w, i)
+		g0, g1 := in.part(w, i)
 		in.multiply(m.k, w, g0, g1, out)
 	})
 }
@@ -190,8 +196,8 @@ func (m *Model) project(l *layer, in inputs) {
 // residual adds w * inputs to x.
 func (m *Model) residual(w *quant.Matrix, in inputs) {
 	b, d := &m.b, m.Dim
-	m.pool.run(chunks(w), func(_, i int) {
-		g0, g1 := part(w, i)
+	m.pool.run(in.chunks(w), func(_, i int) {
+		g0, g1 := in.part(w, i)
 		in.multiply(m.k, w, g0, g1, b.h)
 		for c := range in.n {
 			o := c*d + g0*kernel.Rows
@@ -204,8 +210,8 @@ func (m *Model) residual(w *quant.Matrix, in inputs) {
 // blocks of 32 rows, which are whole blocks of the next product's inputs.
 func (m *Model) gate(l *layer, in, hidden inputs) {
 	b := &m.b
-	m.pool.run(chunks(l.gate), func(_, i int) {
-		g0, g1 := part(l.gate, i)
+	m.pool.run(in.chunks(l.gate), func(_, i int) {
+		g0, g1 := in.part(l.gate, i)
 		in.multiply(m.k, l.gate, g0, g1, b.gate)
 		in.multiply(m.k, l.up, g0, g1, b.up)
 		r0, rows := g0*kernel.Rows, (g1-g0)*kernel.Rows
@@ -224,10 +230,11 @@ func (m *Model) head(n int) [][]float32 {
 	if n == 0 {
 		return b.rows
 	}
-	in := inputs{x: b.qx, k: m.Dim, n: n}
+	in := m.inputs(b.qx, m.Dim)
+	in.n = n
 	m.normalise(m.norm, in)
-	m.pool.run(chunks(m.output), func(_, i int) {
-		g0, g1 := part(m.output, i)
+	m.pool.run(in.chunks(m.output), func(_, i int) {
+		g0, g1 := in.part(m.output, i)
 		in.multiply(m.k, m.output, g0, g1, b.logits)
 	})
 	for j := range n {

@@ -11,6 +11,7 @@ type inputs struct {
 	x     []byte
 	k, n  int
 	twins [][2]int // a column and the place of its twin
+	alone bool     // one thread does all the work
 }
 
 // Twinned is how many positions at the beginning of a sequence are computed with
@@ -100,13 +101,23 @@ func (in *inputs) multiply(k *kernel.Table, w *quant.Matrix, g0, g1 int, out []f
 	}
 }
 
-// chunkGroups is how many groups make a chunk of work: about 24 KiB of weights, 0.3
-// to 0.6 µs for up to four columns.
-func chunkGroups(w *quant.Matrix) int { return max(1, 24<<10/w.Group()) }
+// chunkGroups is how many groups make a chunk of work: about 24 KiB of weights, 0.3 to
+// 1 µs for up to four columns. With nobody to share with, where memory is the limit,
+// longer stretches of it are read faster (one column: 1.16 times); they still end soon
+// enough for the collector, which cannot stop a kernel.
+func (in *inputs) chunkGroups(w *quant.Matrix) int {
+	size := 24 << 10
+	if in.alone && in.n+len(in.twins) <= 4 {
+		size = 384 << 10
+	}
+	return max(1, size/w.Group())
+}
 
-func chunks(w *quant.Matrix) int { return (w.Groups() + chunkGroups(w) - 1) / chunkGroups(w) }
+func (in *inputs) chunks(w *quant.Matrix) int {
+	return (w.Groups() + in.chunkGroups(w) - 1) / in.chunkGroups(w)
+}
 
 // part gives the groups of chunk i.
-func part(w *quant.Matrix, i int) (g0, g1 int) {
-	return i * chunkGroups(w), min((i+1)*chunkGroups(w), w.Groups())
+func (in *inputs) part(w *quant.Matrix, i int) (g0, g1 int) {
+	return i * in.chunkGroups(w), min((i+1)*in.chunkGroups(w), w.Groups())
 }
