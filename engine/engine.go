@@ -113,11 +113,13 @@ type Info struct {
 
 // Stats are counts of this moment and since Open.
 type Stats struct {
-	Running, Waiting      int
-	PagesTotal, PagesUsed int   // of 16 positions
-	Tokens                int64 // generated
-	PromptTokens          int64 // computed
-	Steps                 int64
+	Running, Waiting int
+	// Pages are of 16 positions: those there are, those that running sequences hold,
+	// and those that nobody holds but that a prompt may find again.
+	PagesTotal, PagesUsed, PagesCached int
+	Tokens                             int64 // generated
+	PromptTokens                       int64 // computed
+	Steps                              int64
 }
 
 // Engine is an open model. Its methods may be called from many goroutines.

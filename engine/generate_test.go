@@ -203,15 +203,17 @@ func TestGenerate_CancelWaiting(t *testing.T) {
 	}
 }
 
-// turns is a context that notes when the loop first asks for its Err.
+// turns is a context that calls note when it is asked for its Err for the at-th time.
+// Generate asks first, then the loop before each of the request's steps but its first.
 type turns struct {
 	context.Context
 	calls atomic.Int32
+	at    int32
 	note  func()
 }
 
 func (c *turns) Err() error {
-	if c.calls.Add(1) == 2 { // the first is Generate's own
+	if c.calls.Add(1) == c.at {
 		c.note()
 	}
 	return c.Context.Err()
@@ -227,7 +229,7 @@ func TestGenerate_Fair(t *testing.T) {
 	var order []string // written by the loop
 	var wg sync.WaitGroup
 	for i, owner := range strings.Fields("greedy greedy greedy greedy greedy modest") {
-		ctx := &turns{Context: t.Context(), note: func() { order = append(order, owner) }}
+		ctx := &turns{Context: t.Context(), at: 2, note: func() { order = append(order, owner) }}
 		wg.Go(func() {
 			if _, _, err := collect(e.Generate(ctx, engine.Request{Owner: owner, Prompt: prompt(20, 0), MaxTokens: 5})); err != nil {
 				t.Errorf("%s: %v", owner, err)

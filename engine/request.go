@@ -16,7 +16,9 @@ import (
 // Request asks for one generation.
 type Request struct {
 	// Owner is who waits: the queue serves owners in turn, however many requests
-	// each has in it.
+	// each has in it. Requests of one owner whose prompts begin alike compute that
+	// beginning once, as long as there is room to keep it; the tokens are the same
+	// either way.
 	Owner       string
 	Prompt      []int32 // at least one token
 	MaxTokens   int     // at least 1; Prompt and MaxTokens together fit the context
@@ -37,10 +39,12 @@ const (
 
 // Token is what one step gave.
 type Token struct {
+	ID int32 // what was picked
 	// Text is what may be shown: whole UTF-8, never part of a stop string. It lags
 	// behind the tokens and may be "".
 	Text      string
 	Generated int    // tokens so far; the end-of-text token is not counted
+	Cached    int    // tokens of the prompt that an earlier request had computed, the same in every Token
 	Finish    Finish // "" until the last one
 }
 
@@ -82,6 +86,7 @@ type sequence struct {
 	out  stream
 
 	// Owned by the loop.
+	prefix
 	pages     kv.Table
 	pos       int   // positions computed
 	next      int32 // the token at pos, once the prompt is through
@@ -92,7 +97,7 @@ type sequence struct {
 
 func (e *Engine) newSequence(ctx context.Context, r Request) *sequence {
 	r.Prompt, r.Stop = slices.Clone(r.Prompt), slices.Clone(r.Stop)
-	s := &sequence{Request: r, ctx: ctx, text: sample.NewText(r.Stop)}
+	s := &sequence{Request: r, ctx: ctx, prefix: newPrefix(r.Owner, r.Prompt), text: sample.NewText(r.Stop)}
 	if r.Temperature > 0 && r.TopP > 0 {
 		s.sampler = sample.New(e.kernel, sample.Options{Temperature: r.Temperature, TopP: r.TopP, Seed: r.Seed})
 	}

@@ -4,6 +4,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/parley-ai/parley/engine/kv"
 	"github.com/parley-ai/parley/engine/llama"
 )
 
@@ -48,11 +49,14 @@ func (e *Engine) turn() bool {
 		}
 		// Its whole budget is promised now, so it never runs out of room. Nobody
 		// overtakes the first one, or a long request would starve.
-		pages, ok := e.cache.Reserve(len(s.Prompt) + s.MaxTokens)
+		tables, cached, ok := e.cache.Admit(kv.Need{
+			Prefix: s.reusable(len(s.Prompt)), Shared: len(s.Prompt), Length: len(s.Prompt) + s.MaxTokens, Tables: 1,
+		})
 		if !ok {
 			break
 		}
-		s.pages = pages
+		s.pages, s.pos = tables[0], cached
+		s.found(cached)
 		e.running = append(e.running, e.queue.pop())
 	}
 	var waiting []*sequence
@@ -74,7 +78,7 @@ func (e *Engine) turn() bool {
 // count publishes who runs; e.mu is held.
 func (e *Engine) count() {
 	e.stats.Running = len(e.running)
-	e.stats.PagesUsed = e.cache.Total() - e.cache.Free()
+	e.stats.PagesUsed, e.stats.PagesCached = e.cache.Held(), e.cache.Cached()
 }
 
 // end ends the running sequences for which why gives an error. Pages are free, and
@@ -120,6 +124,9 @@ func (e *Engine) step() {
 		e.end(func(*sequence) error { return err })
 		return
 	}
+	for _, s := range e.running {
+		s.publish(e.cache, s.pages, s.pos)
+	}
 	e.choose(rows)
 	tokens := 0
 	for i := range e.batch.picks {
@@ -139,6 +146,7 @@ func (e *Engine) fill() {
 	for _, s := range e.running {
 		if s.pos >= len(s.Prompt) {
 			b.columns = append(b.columns, llama.Column{ID: s.next, Pos: s.pos, Pages: s.pages, Logits: true})
+			s.said(s.next)
 			b.picks = append(b.picks, pick{s: s})
 			s.pos++
 		}
@@ -172,8 +180,9 @@ func (e *Engine) choose(rows [][]float32) {
 // advance makes the token of a pick and decides whether it is the last.
 func (e *Engine) advance(p *pick) {
 	s := p.s
+	p.tok = Token{ID: p.id, Generated: s.generated, Cached: s.cached}
 	if e.tk.IsEnd(p.id) {
-		p.tok, p.over = Token{Text: s.text.Flush(), Generated: s.generated, Finish: FinishStop}, true
+		p.tok.Text, p.tok.Finish, p.over = s.text.Flush(), FinishStop, true
 		return
 	}
 	s.next = p.id
