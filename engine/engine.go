@@ -9,7 +9,6 @@ package engine
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -133,7 +132,7 @@ type Engine struct {
 	// Owned by the loop.
 	model   *llama.Model
 	cache   *kv.Cache
-	running []*sequence // in the order of their admission
+	running []*sequence // in the order of their admission, choices of a call together
 	batch   batch
 
 	wake chan struct{} // has room for one: something changed
@@ -335,8 +334,8 @@ func (e *Engine) rouse() {
 	}
 }
 
-// enqueue puts s where the loop finds it.
-func (e *Engine) enqueue(s *sequence) error {
+// enqueue puts c where the loop finds it.
+func (e *Engine) enqueue(c *call) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -346,30 +345,25 @@ func (e *Engine) enqueue(s *sequence) error {
 	if e.queue.n >= e.o.QueueLength+e.o.MaxSequences-e.stats.Running {
 		return fmt.Errorf("%w: %d requests wait", ErrBusy, e.queue.n)
 	}
-	e.queue.push(s)
+	e.queue.push(c)
 	e.rouse()
 	return nil
 }
 
-// dequeue reports whether s was still waiting; it waits no more.
-func (e *Engine) dequeue(s *sequence) bool {
+// withdraw reports whether c was still waiting as a whole; then it waits no more.
+func (e *Engine) withdraw(c *call) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.queue.remove(s)
+	return c.admitted == 0 && e.queue.remove(c)
 }
 
 // leave ends a request whose consumer has gone.
-func (e *Engine) leave(s *sequence) {
-	s.gone.Store(true)
-	if !e.dequeue(s) {
+func (e *Engine) leave(c *call) {
+	c.gone.Store(true)
+	e.mu.Lock()
+	waited := e.queue.remove(c) && c.admitted == 0
+	e.mu.Unlock()
+	if !waited {
 		e.rouse()
 	}
-}
-
-// cancelled is why s should not go on, or nil.
-func (s *sequence) cancelled() error {
-	if s.gone.Load() {
-		return context.Canceled
-	}
-	return s.ctx.Err()
 }

@@ -108,7 +108,7 @@ func hold(t *testing.T, e *engine.Engine, owner string) (resume, release func())
 	g := &gate{Context: ctx, there: make(chan struct{}), open: make(chan struct{})}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		r := engine.Request{Owner: owner, Prompt: prompt(3, 0), MaxTokens: 2000}
+		r := engine.Request{Owner: owner, Prompt: prompt(3, 0), MaxTokens: min(2000, e.Info().Context-3)}
 		if _, _, err := collect(e.Generate(g, r)); err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("the request that holds a place: %v", err)
 		}

@@ -4,16 +4,16 @@ import "context"
 
 // GenerateBroken runs a request whose step panics, and returns its error.
 func (e *Engine) GenerateBroken(ctx context.Context, r Request) error {
-	s := e.newSequence(ctx, r)
-	s.text = nil
-	if err := e.enqueue(s); err != nil {
+	c := newCall(ctx, r)
+	c.keys = c.keys[:0] // of a prompt that has some
+	if err := e.enqueue(c); err != nil {
 		return err
 	}
-	defer e.leave(s)
+	defer e.leave(c)
 	for {
-		if _, ended, err := s.out.take(nil); ended {
+		if _, ended, err := c.out.take(nil); ended {
 			return err
 		}
-		<-s.out.ready
+		<-c.out.ready
 	}
 }

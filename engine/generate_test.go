@@ -374,7 +374,7 @@ func TestGenerate_Panic(t *testing.T) {
 		o.Threads = threads
 		e := open(t, tiny(t), o)
 		var bug *engine.PanicError
-		if err := e.GenerateBroken(t.Context(), engine.Request{Prompt: prompt(5, 0), MaxTokens: 5}); !errors.As(err, &bug) || len(bug.Stack) == 0 {
+		if err := e.GenerateBroken(t.Context(), engine.Request{Prompt: prompt(20, 0), MaxTokens: 5}); !errors.As(err, &bug) || len(bug.Stack) == 0 {
 			t.Errorf("a panic in the step: %v, want a PanicError with its stack", err)
 		}
 		if _, last, err := collect(e.Generate(t.Context(), engine.Request{Prompt: prompt(5, 0), MaxTokens: 5})); err != nil || last.Generated != 5 {

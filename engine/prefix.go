@@ -11,35 +11,35 @@ import (
 // of the pages to come. Answers are published like prompts: the next turn of a
 // conversation begins with them.
 type prefix struct {
-	root      kv.Key
+	last      kv.Key   // of the last full page, or the owner's root
 	keys      []kv.Key // of the full pages: first the prompt's, then those that fill
 	tail      []int32  // the tokens behind them
 	published int      // pages of keys that are in the cache
-	cached    int      // positions that were found there
 }
 
-func newPrefix(owner string, prompt []int32) prefix {
-	return prefix{
-		root: kv.Root(owner), keys: slices.Clip(kv.Keys(owner, prompt)),
-		tail: slices.Clone(prompt[len(prompt)/kernel.Page*kernel.Page:]),
+func newPrefix(c *call) prefix {
+	p := prefix{
+		last: kv.Root(c.Owner), keys: slices.Clip(c.keys),
+		tail: slices.Clone(c.Prompt[len(c.keys)*kernel.Page:]),
 	}
+	if n := len(c.keys); n > 0 {
+		p.last = c.keys[n-1]
+	}
+	return p
 }
 
 // reusable is the keys of the pages that need not be computed when they are found: of
 // a prompt of n tokens at least the last is, for its logits.
-func (p *prefix) reusable(n int) []kv.Key { return p.keys[:(n-1)/kernel.Page] }
+func reusable(keys []kv.Key, n int) []kv.Key { return keys[:(n-1)/kernel.Page] }
 
-// found notes that the first positions came out of the cache.
-func (p *prefix) found(positions int) { p.cached, p.published = positions, positions/kernel.Page }
+// found notes that the pages of the first positions are in the cache.
+func (p *prefix) found(positions int) { p.published = positions / kernel.Page }
 
 // said adds a token behind the prompt, whose keys and values the next step computes.
 func (p *prefix) said(id int32) {
 	if p.tail = append(p.tail, id); len(p.tail) == kernel.Page {
-		last := p.root
-		if n := len(p.keys); n > 0 {
-			last = p.keys[n-1]
-		}
-		p.keys = append(p.keys, last.Next(p.tail))
+		p.last = p.last.Next(p.tail)
+		p.keys = append(p.keys, p.last)
 		p.tail = p.tail[:0]
 	}
 }

@@ -115,9 +115,11 @@ type Need struct {
 	// [kernel.Page] for each key of Prefix. They have the full pages of these in
 	// common.
 	Shared int
-	// Length is the positions of each, at least Shared and 1; Tables how many they
-	// are, at least 1.
+	// Length is the positions of each, more than Shared; Tables how many they are, at
+	// least 1.
 	Length, Tables int
+	// Spare is how many pages must be left.
+	Spare int
 }
 
 // found returns the pages of the longest part of a prefix that is there.
@@ -138,23 +140,24 @@ func (c *Cache) found(prefix []Key) (pages []int32, unheld int) {
 // Reserve takes the pages for n > 0 positions. ok is false, and nothing taken,
 // when not as many are free or could be made so.
 func (c *Cache) Reserve(n int) (t Table, ok bool) {
-	tables, _, ok := c.Admit(Need{Length: n, Tables: 1})
-	if !ok {
+	tables, _ := c.Admit(Need{Length: n, Tables: 1})
+	if len(tables) == 0 {
 		return nil, false
 	}
 	return tables[0], true
 }
 
-// Admit takes pages for all tables of n, and says how many positions at their
-// beginning need not be computed, because the first pages were found. ok is false,
-// and nothing changed, when not as many pages are free or could be made so.
-func (c *Cache) Admit(n Need) (tables []Table, cached int, ok bool) {
+// Admit takes pages for as many of the tables of n as pages are free or can be made
+// so, and says how many positions at their beginning need not be computed, because
+// the first pages were found. Without room for one nothing changes.
+func (c *Cache) Admit(n Need) (tables []Table, cached int) {
 	hit, unheld := c.found(n.Prefix)
 	all, common := Pages(n.Length), n.Shared/kernel.Page
-	if common-len(hit)+n.Tables*(all-common) > len(c.free)+c.unheld.n-unheld {
-		return nil, 0, false
+	room := len(c.free) + c.unheld.n - unheld - n.Spare - (common - len(hit))
+	if room < all-common {
+		return nil, 0
 	}
-	for i := range n.Tables {
+	for i := range min(n.Tables, room/(all-common)) {
 		t := make(Table, 0, all+1)
 		if i == 0 {
 			t = append(t, hit...)
@@ -174,7 +177,7 @@ func (c *Cache) Admit(n Need) (tables []Table, cached int, ok bool) {
 		}
 		tables = append(tables, t)
 	}
-	return tables, len(hit) * kernel.Page, true
+	return tables, len(hit) * kernel.Page
 }
 
 // take returns a page that nobody holds; there is one.

@@ -18,6 +18,7 @@ import (
 type Options struct {
 	Temperature, TopP float64
 	Seed              uint64
+	Choice            int // of several answers to one prompt, each with numbers of its own
 }
 
 // Sampler picks tokens. It reuses its memory and serves one goroutine at a time.
@@ -72,7 +73,7 @@ func (s *Sampler) Pick(logits []float32, position int) int32 {
 	}
 	s.k.SoftExp(&s.weights[0], len(s.weights))
 	sum := s.add()
-	u := uniform(s.Seed, uint64(position))
+	u := uniform(s.Seed, place{position: uint64(position), choice: uint32(s.Choice)})
 	if s.TopP < 1 {
 		return s.nucleus(u, sum, len(logits))
 	}

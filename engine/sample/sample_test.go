@@ -54,7 +54,7 @@ func twin(o Options, logits []float32, position int) (pick int32, safe bool) {
 		items = append(items, item{math.Exp(x), int32(i)})
 		sum += math.Exp(x)
 	}
-	u := uniform(o.Seed, uint64(position))
+	u := uniform(o.Seed, place{position: uint64(position), choice: uint32(o.Choice)})
 	const slack = 1e-6 // weights are float32
 	safe = true
 	if o.TopP < 1 {
