@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,8 @@ type call struct {
 	out  stream
 	keys []kv.Key // of the prompt's full pages
 
+	constraints []sample.Constraint // by choice; nil: none
+
 	// Written by the loop while it holds the engine's mutex.
 	admitted int // choices that have run or do
 
@@ -26,11 +29,16 @@ type call struct {
 }
 
 func newCall(ctx context.Context, r Request) *call {
-	r.Prompt, r.Stop = slices.Clone(r.Prompt), slices.Clone(r.Stop)
+	r.Prompt, r.Stop, r.LogitBias = slices.Clone(r.Prompt), slices.Clone(r.Stop), maps.Clone(r.LogitBias)
 	r.Choices = max(r.Choices, 1)
 	c := &call{Request: r, ctx: ctx, keys: kv.Keys(r.Owner, r.Prompt)}
 	c.out.ready = make(chan struct{}, 1)
 	c.out.open = r.Choices
+	if r.Constraint != nil {
+		for range r.Choices {
+			c.constraints = append(c.constraints, r.Constraint())
+		}
+	}
 	return c
 }
 
@@ -56,6 +64,7 @@ type sequence struct {
 	quota     int             // prompt tokens of the step that is made up
 	sampler   *sample.Sampler // nil: greedy
 	text      *sample.Text
+	scores    scores
 }
 
 // begin makes the next choices of c run in tables, the first cached positions of
@@ -66,10 +75,7 @@ func (e *Engine) begin(c *call, tables []kv.Table, cached int) {
 	}
 	var leader *sequence
 	for _, t := range tables {
-		s := &sequence{call: c, choice: c.admitted, prefix: newPrefix(c), pages: t, text: sample.NewText(c.Stop)}
-		if c.Temperature > 0 && c.TopP > 0 {
-			s.sampler = sample.New(e.kernel, sample.Options{Temperature: c.Temperature, TopP: c.TopP, Seed: c.Seed, Choice: s.choice})
-		}
+		s := e.newSequence(c, t)
 		if leader == nil {
 			leader = s
 			s.pos = cached
@@ -81,6 +87,24 @@ func (e *Engine) begin(c *call, tables []kv.Table, cached int) {
 		c.admitted++
 		e.running = append(e.running, s)
 	}
+}
+
+func (e *Engine) newSequence(c *call, t kv.Table) *sequence {
+	s := &sequence{call: c, choice: c.admitted, prefix: newPrefix(c), pages: t, text: sample.NewText(c.Stop)}
+	o := sample.Options{
+		Temperature: c.Temperature, TopP: c.TopP, Seed: c.Seed, Choice: s.choice,
+		Bias: c.LogitBias, FrequencyPenalty: c.FrequencyPenalty, PresencePenalty: c.PresencePenalty,
+	}
+	if c.constraints != nil {
+		o.Constraint = c.constraints[s.choice]
+	}
+	if c.Temperature > 0 && c.TopP > 0 || len(o.Bias) > 0 || o.FrequencyPenalty != 0 || o.PresencePenalty != 0 || o.Constraint != nil {
+		s.sampler = sample.New(e.kernel, o)
+	}
+	if c.Logprobs {
+		s.scores.scorer = sample.NewScorer(e.kernel)
+	}
+	return s
 }
 
 // stream carries tokens to a consumer who may be slow or gone: the loop never

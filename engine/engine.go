@@ -41,6 +41,8 @@ var (
 	ErrNotStarted = errors.New("engine: not started")
 	// ErrRequest: a field of the request makes no sense.
 	ErrRequest = errors.New("engine: bad request")
+	// ErrConstraint: the request's constraint, which was not done, allows no token.
+	ErrConstraint = errors.New("engine: the constraint allows no token")
 )
 
 // PanicError ends the requests that were in a step that panicked, which is a bug.

@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"time"
+
+	"github.com/parley-ai/parley/engine/sample"
 )
 
 // Request asks for one generation, or several from the same prompt.
@@ -25,7 +28,24 @@ type Request struct {
 	TopP        float64 // in 0..1; 1: off, 0: the most likely token each time
 	Seed        uint64
 	Stop        []string // texts that end the generation, none empty
+	// LogitBias is added to the logits of tokens, -100..100.
+	LogitBias map[int32]float64
+	// FrequencyPenalty is taken off a token's logit for each time that the choice has
+	// it, PresencePenalty once if it has it at all; both are -2..2.
+	FrequencyPenalty, PresencePenalty float64
+	// Logprobs asks for the log-probabilities of all tokens, and for those of the
+	// TopLogprobs most likely ones at their places, at most MaxTopLogprobs. They are
+	// the model's own, before bias, penalties, temperature, TopP and Constraint.
+	Logprobs    bool
+	TopLogprobs int
+	// Constraint, if not nil, makes what a choice is held to; it is called for each
+	// before Generate queues the request. A choice ends with FinishStop as soon as its
+	// constraint is done.
+	Constraint func() sample.Constraint
 }
+
+// MaxTopLogprobs bounds Request.TopLogprobs.
+const MaxTopLogprobs = 20
 
 // MaxChoices bounds Request.Choices.
 const MaxChoices = 128
@@ -35,7 +55,7 @@ type Finish string
 
 // The ends of a generation.
 const (
-	FinishStop   Finish = "stop"   // the end-of-text token, or a stop string
+	FinishStop   Finish = "stop"   // the end-of-text token, a stop string, or a constraint that is done
 	FinishLength Finish = "length" // MaxTokens
 )
 
@@ -49,6 +69,23 @@ type Token struct {
 	Generated int    // tokens of the choice so far; the end-of-text token is not counted
 	Cached    int    // tokens of the prompt that an earlier request had computed, the same in every Token
 	Finish    Finish // "" until the choice's last one
+	// Logprobs is of the tokens of which Text, or an earlier one, has the beginning:
+	// those of a token come with its text. A stop string's tokens have none.
+	Logprobs []Logprob
+}
+
+// Candidate is a token with its log-probability, [sample.LeastLogprob] at least.
+type Candidate struct {
+	ID      int32
+	Bytes   []byte // may be part of a character, and must not be written; a control token's are its name
+	Logprob float32
+}
+
+// Logprob is a token of an answer and what else was likely in its place, most likely
+// first.
+type Logprob struct {
+	Candidate
+	Top []Candidate
 }
 
 func (e *Engine) check(r *Request) error {
@@ -68,8 +105,17 @@ func (e *Engine) check(r *Request) error {
 		return bad("TopP is %v", r.TopP)
 	case slices.Contains(r.Stop, ""):
 		return bad("a stop string is empty")
+	case !(math.Abs(r.FrequencyPenalty) <= 2 && math.Abs(r.PresencePenalty) <= 2):
+		return bad("the penalties are %v and %v", r.FrequencyPenalty, r.PresencePenalty)
+	case r.TopLogprobs < 0 || r.TopLogprobs > MaxTopLogprobs || r.TopLogprobs > 0 && !r.Logprobs:
+		return bad("TopLogprobs is %d, Logprobs %v", r.TopLogprobs, r.Logprobs)
 	case r.MaxTokens > e.info.Context || len(r.Prompt) > e.info.Context-r.MaxTokens:
 		return fmt.Errorf("%w: %d prompt tokens and MaxTokens %d, the context has %d positions", ErrTooLong, len(r.Prompt), r.MaxTokens, e.info.Context)
+	}
+	for id, b := range r.LogitBias {
+		if id < 0 || int(id) >= e.info.Vocab || !(math.Abs(b) <= 100) {
+			return bad("LogitBias of token %d is %v; the vocabulary has %d tokens", id, b, e.info.Vocab)
+		}
 	}
 	for i, id := range r.Prompt {
 		if id < 0 || int(id) >= e.info.Vocab {
@@ -86,7 +132,7 @@ const maxTemperature = 1e6
 // Generate continues r.Prompt. Every choice ends with a token whose Finish is not "",
 // and the sequence with the last of these, or with an error: [ErrRequest],
 // [ErrTooLong], [ErrBusy], [ErrClosed], the context's (with [ErrNotStarted] if it still
-// waited), or a [*PanicError]. Leaving the loop, or cancelling ctx, stops the
+// waited), [ErrConstraint] or a [*PanicError]. Leaving the loop, or cancelling ctx, stops the
 // generation and frees its memory by the next step. Nothing happens before the
 // sequence is ranged over; each time it is, the generation is made anew. A slow
 // consumer delays nobody but itself.

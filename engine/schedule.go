@@ -21,8 +21,9 @@ type batch struct {
 // pick is a sequence that gets a token in this step.
 type pick struct {
 	s    *sequence
-	row  int // of the logits
-	id   int32
+	row  int   // of the logits
+	id   int32 // -1: the constraint allows none
+	done bool  // by its constraint
 	tok  Token
 	over bool
 }
@@ -287,12 +288,16 @@ func (e *Engine) keep() {
 func (e *Engine) choose(rows [][]float32) {
 	e.model.Each(len(e.batch.picks), func(i int) {
 		p := &e.batch.picks[i]
-		row := rows[p.row]
-		if p.s.sampler == nil {
+		s, row := p.s, rows[p.row]
+		if s.sampler == nil {
 			p.id = e.model.Argmax(row)
-			return
+		} else if p.id = s.sampler.Pick(row, s.pos, s.MaxTokens-s.generated); p.id >= 0 && !e.tk.IsEnd(p.id) {
+			s.sampler.Accept(p.id)
+			p.done = s.sampler.Constraint != nil && s.sampler.Constraint.Done()
 		}
-		p.id = p.s.sampler.Pick(row, p.s.pos)
+		if c := &s.scores; c.scorer != nil && p.id >= 0 {
+			c.own, c.top = c.scorer.Score(row, p.id, s.TopLogprobs)
+		}
 	})
 }
 
@@ -300,25 +305,44 @@ func (e *Engine) choose(rows [][]float32) {
 func (e *Engine) advance(p *pick) {
 	s := p.s
 	p.tok = Token{ID: p.id, Choice: s.choice, Generated: s.generated, Cached: s.call.cached}
-	if e.tk.IsEnd(p.id) {
-		p.tok.Text, p.tok.Finish, p.over = s.text.Flush(), FinishStop, true
+	switch {
+	case p.id < 0:
+		p.over = true
 		return
+	case e.tk.IsEnd(p.id):
+		p.tok.Text, p.tok.Finish = s.text.Flush(), FinishStop
+	default:
+		e.say(p)
 	}
+	p.tok.Logprobs = s.scores.release(s.text.Shown())
+	p.over = p.tok.Finish != ""
+}
+
+// say adds the token of a pick to the text.
+func (e *Engine) say(p *pick) {
+	s := p.s
 	s.next = p.id
 	s.generated++
 	p.tok.Generated = s.generated
-	stopped := false
+	var piece []byte
 	if !e.tk.IsControl(p.id) { // a control token that ends nothing has no text
-		p.tok.Text, stopped = s.text.Push(e.tk.Piece(p.id))
+		piece = e.tk.Piece(p.id)
 	}
+	s.scores.push(e, len(piece))
+	var stopped bool
+	p.tok.Text, stopped = s.text.Push(piece)
 	switch {
 	case stopped:
 		p.tok.Finish = FinishStop
+		return
+	case p.done:
+		p.tok.Finish = FinishStop
 	case s.generated == s.MaxTokens:
-		p.tok.Text += s.text.Flush()
 		p.tok.Finish = FinishLength
+	default:
+		return
 	}
-	p.over = p.tok.Finish != ""
+	p.tok.Text += s.text.Flush()
 }
 
 // deliver frees the pages of those who are done, publishes the counts, and only
@@ -338,6 +362,10 @@ func (e *Engine) deliver(tokens int) {
 	e.count()
 	e.mu.Unlock()
 	for _, p := range e.batch.picks {
+		if p.id < 0 {
+			p.s.out.fail(ErrConstraint)
+			continue
+		}
 		p.s.out.put(p.tok)
 	}
 	clear(e.batch.picks) // holds no ended request until the next step
