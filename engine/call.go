@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/parley-ai/parley/engine/kv"
 	"github.com/parley-ai/parley/engine/sample"
@@ -25,13 +26,15 @@ type call struct {
 	admitted int // choices that have run or do
 
 	// Owned by the loop.
-	cached int // positions that the first choice found in the cache
+	cached int  // positions that the first choice found in the cache
+	begun  bool // some choice has a token
+	since  time.Time
 }
 
 func newCall(ctx context.Context, r Request) *call {
 	r.Prompt, r.Stop, r.LogitBias = slices.Clone(r.Prompt), slices.Clone(r.Stop), maps.Clone(r.LogitBias)
 	r.Choices = max(r.Choices, 1)
-	c := &call{Request: r, ctx: ctx, keys: kv.Keys(r.Owner, r.Prompt)}
+	c := &call{Request: r, ctx: ctx, since: time.Now(), keys: kv.Keys(r.Owner, r.Prompt)}
 	c.out.ready = make(chan struct{}, 1)
 	c.out.open = r.Choices
 	if r.Constraint != nil {
@@ -68,10 +71,13 @@ type sequence struct {
 }
 
 // begin makes the next choices of c run in tables, the first cached positions of
-// which need not be computed.
+// which need not be computed; e.mu is held.
 func (e *Engine) begin(c *call, tables []kv.Table, cached int) {
 	if c.admitted == 0 {
 		c.cached = cached
+		e.stats.PrefixQueries += int64(len(c.Prompt))
+		e.stats.PrefixHits += int64(cached)
+		e.stats.QueueTime.observe(time.Since(c.since))
 	}
 	var leader *sequence
 	for _, t := range tables {

@@ -112,17 +112,6 @@ type Info struct {
 	Fingerprint string
 }
 
-// Stats are counts of this moment and since Open.
-type Stats struct {
-	Running, Waiting int
-	// Pages are of 16 positions: those there are, those that running sequences hold,
-	// and those that nobody holds but that a prompt may find again.
-	PagesTotal, PagesUsed, PagesCached int
-	Tokens                             int64 // generated
-	PromptTokens                       int64 // computed
-	Steps                              int64
-}
-
 // Engine is an open model. Its methods may be called from many goroutines.
 type Engine struct {
 	o        Options
@@ -136,6 +125,7 @@ type Engine struct {
 	cache   *kv.Cache
 	running []*sequence // in the order of their admission, choices of a call together
 	batch   batch
+	speed   rate
 
 	wake chan struct{} // has room for one: something changed
 	done chan struct{} // closed when the loop has ended
@@ -227,7 +217,7 @@ func (e *Engine) loadModel(f *gguf.File, p llama.Params) error {
 		return errors.Join(err, e.cache.Close())
 	}
 	e.info.Kernel = e.kernel.Name
-	e.stats.PagesTotal = e.cache.Total()
+	e.stats.PagesTotal, e.stats.Places = e.cache.Total(), o.MaxSequences
 	return nil
 }
 

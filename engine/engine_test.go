@@ -296,3 +296,23 @@ func TestOpen_KernelFromEnvironment(t *testing.T) {
 		t.Errorf("Options.Kernel = %q gives %q", best, got)
 	}
 }
+
+func TestStats(t *testing.T) {
+	t.Parallel()
+	e := open(t, tiny(t), small())
+	if s := e.Stats(); s.Places != 16 || s.TokensPerSecond != 0 || s.QueueTime.Count != 0 {
+		t.Errorf("at first %+v", s)
+	}
+	for range 2 {
+		if _, _, err := collect(e.Generate(t.Context(), engine.Request{Prompt: prompt(40, 0), MaxTokens: 5, Choices: 3})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := e.Stats()
+	if s.Tokens != 30 || s.PromptTokens != 40+8 || s.PrefixQueries != 80 || s.PrefixHits != 32 || s.Busy <= 0 || s.TokensPerSecond <= 0 {
+		t.Errorf("after two requests %+v", s)
+	}
+	if s.QueueTime.Count != 2 || s.FirstToken.Count != 2 || s.FirstToken.Sum < s.QueueTime.Sum {
+		t.Errorf("times %+v, %+v", s.QueueTime, s.FirstToken)
+	}
+}

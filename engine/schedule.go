@@ -3,6 +3,7 @@ package engine
 import (
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/parley-ai/parley/engine/kernel"
 	"github.com/parley-ai/parley/engine/kv"
@@ -147,6 +148,7 @@ func (e *Engine) end(why func(*sequence) error) {
 // step computes one batch and hands out its tokens. A panic on the way ends all
 // who run, because their pages may be half written.
 func (e *Engine) step() {
+	begin := time.Now()
 	defer func() {
 		if v := recover(); v != nil {
 			err := &PanicError{Value: v, Stack: debug.Stack()}
@@ -171,7 +173,7 @@ func (e *Engine) step() {
 		e.advance(p)
 		tokens += p.s.generated - before
 	}
-	e.deliver(tokens)
+	e.deliver(tokens, time.Since(begin))
 }
 
 // fill makes the batch: every running sequence's next token, and the next of the
@@ -345,9 +347,9 @@ func (e *Engine) say(p *pick) {
 	p.tok.Text += s.text.Flush()
 }
 
-// deliver frees the pages of those who are done, publishes the counts, and only
-// then hands out the tokens: who has had the last token finds its pages free.
-func (e *Engine) deliver(tokens int) {
+// deliver frees the pages of those who are done, publishes the counts of the step, and
+// only then hands out the tokens: who has had the last token finds its pages free.
+func (e *Engine) deliver(tokens int, took time.Duration) {
 	for _, p := range e.batch.picks {
 		if p.over {
 			e.cache.Release(p.s.pages)
@@ -359,6 +361,14 @@ func (e *Engine) deliver(tokens int) {
 	e.stats.Steps++
 	e.stats.Tokens += int64(tokens)
 	e.stats.PromptTokens += int64(e.batch.prompt)
+	e.stats.Busy += took
+	e.stats.TokensPerSecond = e.speed.add(tokens, took)
+	for _, p := range e.batch.picks {
+		if c := p.s.call; !c.begun {
+			c.begun = true
+			e.stats.FirstToken.observe(time.Since(c.since))
+		}
+	}
 	e.count()
 	e.mu.Unlock()
 	for _, p := range e.batch.picks {
