@@ -250,7 +250,7 @@ func TestNode(t *testing.T) {
 	for _, client := range []struct {
 		name    string
 		atLeast int
-	}{{"openai", 79}, {"ai", 63}, {"langchain", 34}} {
+	}{{"openai", 81}, {"ai", 63}, {"langchain", 34}} {
 		t.Run(client.name, func(t *testing.T) {
 			t.Parallel()
 			r := startRemote(t)
@@ -267,6 +267,6 @@ func TestOpenAIPython_Upstream(t *testing.T) { //nolint:tparallel // its subtest
 	_, err := os.Stat(python)
 	need(t, err == nil, "the Python client is not there; `make setup` installs it")
 	r := startRemote(t)
-	r.script(t, 25, python, filepath.Join(root, "e2e", "python", "upstream_test.py"))
+	r.script(t, 27, python, filepath.Join(root, "e2e", "python", "upstream_test.py"))
 	r.checkReceipts(t)
 }

@@ -74,6 +74,35 @@ func TestOpenAIGo(t *testing.T) {
 			t.Errorf("streamed usage %d %s, whole %d %s", acc.Usage.TotalTokens, acc.Choices[0].FinishReason, whole.Usage.TotalTokens, whole.Choices[0].FinishReason)
 		}
 	})
+	t.Run("choices", func(t *testing.T) {
+		t.Parallel()
+		params := hello("svc-pulse", 12)
+		params.N, params.Seed, params.Temperature = openai.Int(3), openai.Int(5), openai.Float(1)
+		params.Logprobs, params.TopLogprobs = openai.Bool(true), openai.Int(2)
+		whole, err := client.Chat.Completions.New(t.Context(), params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		params.StreamOptions = openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)}
+		stream := client.Chat.Completions.NewStreaming(t.Context(), params)
+		var acc openai.ChatCompletionAccumulator
+		for stream.Next() {
+			if !acc.AddChunk(stream.Current()) {
+				t.Fatalf("the accumulator refuses %s", stream.Current().RawJSON())
+			}
+		}
+		if err := stream.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if len(whole.Choices) != 3 || len(acc.Choices) != 3 || acc.Usage.CompletionTokens != whole.Usage.CompletionTokens {
+			t.Fatalf("streamed %+v, whole %s", acc.Choices, whole.RawJSON())
+		}
+		for i, c := range whole.Choices {
+			if a := acc.Choices[i]; a.Message.Content != c.Message.Content || a.FinishReason != c.FinishReason || len(a.Logprobs.Content) != len(c.Logprobs.Content) || len(c.Logprobs.Content) == 0 {
+				t.Errorf("choice %d: streamed %+v, whole %+v", i, a, c)
+			}
+		}
+	})
 	t.Run("models list", func(t *testing.T) {
 		t.Parallel()
 		page, err := client.Models.List(t.Context())
@@ -194,7 +223,7 @@ func TestOpenAIPython(t *testing.T) { //nolint:tparallel // its subtests are lin
 			t.Run(name, func(t *testing.T) { t.Error(rest) })
 		}
 	}
-	if err != nil || ran < 12 {
+	if err != nil || ran < 15 {
 		t.Errorf("%d checks ran, exit code %d:\n%s", ran, exitCode(err), out)
 	}
 }

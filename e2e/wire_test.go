@@ -214,10 +214,14 @@ func TestWire_Behaviour(t *testing.T) {
 			t.Errorf("got %q %s, want %q stop", got, c.Choices[0].FinishReason, want)
 		}
 	})
-	t.Run("22 n=2 is refused by a model that gives one choice", func(t *testing.T) {
+	t.Run("22 n=2", func(t *testing.T) {
 		t.Parallel()
-		wantCompletion(t, post(t, s, s.Key, body(`,"n":1`)))
-		wantError(t, post(t, s, s.Key, body(`,"n":2`)), http.StatusBadRequest, "integer_above_max_value")
+		one := wantCompletion(t, post(t, s, s.Key, body(`,"n":1,"seed":3`)))
+		two := wantCompletion(t, post(t, s, s.Key, body(`,"n":2,"seed":3`)))
+		if len(two.Choices) != 2 || two.Choices[1].Index != 1 || *two.Choices[0].Message.Content != *one.Choices[0].Message.Content {
+			t.Errorf("two choices %+v, one %+v", two.Choices, one.Choices)
+		}
+		wantError(t, post(t, s, s.Key, body(`,"n":9`)), http.StatusBadRequest, "integer_above_max_value")
 	})
 	t.Run("25 seed", func(t *testing.T) {
 		t.Parallel()

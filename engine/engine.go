@@ -9,7 +9,6 @@ package engine
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -42,6 +41,8 @@ var (
 	ErrNotStarted = errors.New("engine: not started")
 	// ErrRequest: a field of the request makes no sense.
 	ErrRequest = errors.New("engine: bad request")
+	// ErrConstraint: the request's constraint, which was not done, allows no token.
+	ErrConstraint = errors.New("engine: the constraint allows no token")
 )
 
 // PanicError ends the requests that were in a step that panicked, which is a bug.
@@ -111,15 +112,6 @@ type Info struct {
 	Fingerprint string
 }
 
-// Stats are counts of this moment and since Open.
-type Stats struct {
-	Running, Waiting      int
-	PagesTotal, PagesUsed int   // of 16 positions
-	Tokens                int64 // generated
-	PromptTokens          int64 // computed
-	Steps                 int64
-}
-
 // Engine is an open model. Its methods may be called from many goroutines.
 type Engine struct {
 	o        Options
@@ -131,8 +123,9 @@ type Engine struct {
 	// Owned by the loop.
 	model   *llama.Model
 	cache   *kv.Cache
-	running []*sequence // in the order of their admission
+	running []*sequence // in the order of their admission, choices of a call together
 	batch   batch
+	speed   rate
 
 	wake chan struct{} // has room for one: something changed
 	done chan struct{} // closed when the loop has ended
@@ -224,7 +217,7 @@ func (e *Engine) loadModel(f *gguf.File, p llama.Params) error {
 		return errors.Join(err, e.cache.Close())
 	}
 	e.info.Kernel = e.kernel.Name
-	e.stats.PagesTotal = e.cache.Total()
+	e.stats.PagesTotal, e.stats.Places = e.cache.Total(), o.MaxSequences
 	return nil
 }
 
@@ -333,8 +326,8 @@ func (e *Engine) rouse() {
 	}
 }
 
-// enqueue puts s where the loop finds it.
-func (e *Engine) enqueue(s *sequence) error {
+// enqueue puts c where the loop finds it.
+func (e *Engine) enqueue(c *call) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -344,30 +337,25 @@ func (e *Engine) enqueue(s *sequence) error {
 	if e.queue.n >= e.o.QueueLength+e.o.MaxSequences-e.stats.Running {
 		return fmt.Errorf("%w: %d requests wait", ErrBusy, e.queue.n)
 	}
-	e.queue.push(s)
+	e.queue.push(c)
 	e.rouse()
 	return nil
 }
 
-// dequeue reports whether s was still waiting; it waits no more.
-func (e *Engine) dequeue(s *sequence) bool {
+// withdraw reports whether c was still waiting as a whole; then it waits no more.
+func (e *Engine) withdraw(c *call) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.queue.remove(s)
+	return c.admitted == 0 && e.queue.remove(c)
 }
 
 // leave ends a request whose consumer has gone.
-func (e *Engine) leave(s *sequence) {
-	s.gone.Store(true)
-	if !e.dequeue(s) {
+func (e *Engine) leave(c *call) {
+	c.gone.Store(true)
+	e.mu.Lock()
+	waited := e.queue.remove(c) && c.admitted == 0
+	e.mu.Unlock()
+	if !waited {
 		e.rouse()
 	}
-}
-
-// cancelled is why s should not go on, or nil.
-func (s *sequence) cancelled() error {
-	if s.gone.Load() {
-		return context.Canceled
-	}
-	return s.ctx.Err()
 }

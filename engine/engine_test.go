@@ -108,7 +108,7 @@ func hold(t *testing.T, e *engine.Engine, owner string) (resume, release func())
 	g := &gate{Context: ctx, there: make(chan struct{}), open: make(chan struct{})}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		r := engine.Request{Owner: owner, Prompt: prompt(3, 0), MaxTokens: 2000}
+		r := engine.Request{Owner: owner, Prompt: prompt(3, 0), MaxTokens: min(2000, e.Info().Context-3)}
 		if _, _, err := collect(e.Generate(g, r)); err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("the request that holds a place: %v", err)
 		}
@@ -294,5 +294,25 @@ func TestOpen_KernelFromEnvironment(t *testing.T) {
 	o.Kernel = best
 	if got := open(t, tiny(t), o).Info().Kernel; got != best {
 		t.Errorf("Options.Kernel = %q gives %q", best, got)
+	}
+}
+
+func TestStats(t *testing.T) {
+	t.Parallel()
+	e := open(t, tiny(t), small())
+	if s := e.Stats(); s.Places != 16 || s.TokensPerSecond != 0 || s.QueueTime.Count != 0 {
+		t.Errorf("at first %+v", s)
+	}
+	for range 2 {
+		if _, _, err := collect(e.Generate(t.Context(), engine.Request{Prompt: prompt(40, 0), MaxTokens: 5, Choices: 3})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := e.Stats()
+	if s.Tokens != 30 || s.PromptTokens != 40+8 || s.PrefixQueries != 80 || s.PrefixHits != 32 || s.Busy <= 0 || s.TokensPerSecond <= 0 {
+		t.Errorf("after two requests %+v", s)
+	}
+	if s.QueueTime.Count != 2 || s.FirstToken.Count != 2 || s.FirstToken.Sum < s.QueueTime.Sum {
+		t.Errorf("times %+v, %+v", s.QueueTime, s.FirstToken)
 	}
 }

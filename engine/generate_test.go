@@ -16,6 +16,7 @@ import (
 	"github.com/parley-ai/parley/engine"
 	"github.com/parley-ai/parley/engine/gguf/gguftest"
 	"github.com/parley-ai/parley/engine/kernel"
+	"github.com/parley-ai/parley/engine/sample"
 )
 
 // A seeded request gives the same tokens alone and in a batch of 16, with 1 and 2
@@ -121,6 +122,13 @@ func TestGenerate_Refuses(t *testing.T) {
 		"empty stop":       {func(r *engine.Request) { r.Stop = []string{"a", ""} }, engine.ErrRequest},
 		"unknown token":    {func(r *engine.Request) { r.Prompt = []int32{5, 40000} }, engine.ErrRequest},
 		"negative token":   {func(r *engine.Request) { r.Prompt = []int32{-1} }, engine.ErrRequest},
+		"no penalty":       {func(r *engine.Request) { r.PresencePenalty = math.NaN() }, engine.ErrRequest},
+		"high penalty":     {func(r *engine.Request) { r.FrequencyPenalty = -2.1 }, engine.ErrRequest},
+		"bias":             {func(r *engine.Request) { r.LogitBias = map[int32]float64{5: 101} }, engine.ErrRequest},
+		"unknown bias":     {func(r *engine.Request) { r.LogitBias = map[int32]float64{40000: 1} }, engine.ErrRequest},
+		"top_logprobs":     {func(r *engine.Request) { r.Logprobs, r.TopLogprobs = true, 21 }, engine.ErrRequest},
+		"no logprobs":      {func(r *engine.Request) { r.TopLogprobs = 1 }, engine.ErrRequest},
+		"choices":          {func(r *engine.Request) { r.Choices = engine.MaxChoices + 1 }, engine.ErrRequest},
 		"one too many":     {func(r *engine.Request) { r.MaxTokens = 29 }, engine.ErrTooLong},
 		"far too many":     {func(r *engine.Request) { r.MaxTokens = math.MaxInt }, engine.ErrTooLong},
 		"prompt too long":  {func(r *engine.Request) { r.Prompt, r.MaxTokens = prompt(128, 0), 1 }, engine.ErrTooLong},
@@ -203,15 +211,17 @@ func TestGenerate_CancelWaiting(t *testing.T) {
 	}
 }
 
-// turns is a context that notes when the loop first asks for its Err.
+// turns is a context that calls note when it is asked for its Err for the at-th time.
+// Generate asks first, then the loop before each of the request's steps but its first.
 type turns struct {
 	context.Context
 	calls atomic.Int32
+	at    int32
 	note  func()
 }
 
 func (c *turns) Err() error {
-	if c.calls.Add(1) == 2 { // the first is Generate's own
+	if c.calls.Add(1) == c.at {
 		c.note()
 	}
 	return c.Context.Err()
@@ -227,7 +237,7 @@ func TestGenerate_Fair(t *testing.T) {
 	var order []string // written by the loop
 	var wg sync.WaitGroup
 	for i, owner := range strings.Fields("greedy greedy greedy greedy greedy modest") {
-		ctx := &turns{Context: t.Context(), note: func() { order = append(order, owner) }}
+		ctx := &turns{Context: t.Context(), at: 2, note: func() { order = append(order, owner) }}
 		wg.Go(func() {
 			if _, _, err := collect(e.Generate(ctx, engine.Request{Owner: owner, Prompt: prompt(20, 0), MaxTokens: 5})); err != nil {
 				t.Errorf("%s: %v", owner, err)
@@ -365,18 +375,38 @@ func TestGenerate_WaitsForPages(t *testing.T) {
 	}
 }
 
+// broken is a constraint that panics after some tokens.
+type broken struct {
+	sample.Constraint
+	left int
+}
+
+func (b *broken) Allows(int32, int) bool { return true }
+func (b *broken) Done() bool             { return false }
+func (b *broken) Accept(int32) {
+	if b.left--; b.left < 0 {
+		panic("a bug")
+	}
+}
+
 func TestGenerate_Panic(t *testing.T) {
 	t.Parallel()
 	for _, threads := range []int{1, 2} {
 		o := small()
 		o.Threads = threads
 		e := open(t, tiny(t), o)
+		r := engine.Request{Prompt: prompt(25, 0), MaxTokens: 50, Choices: 2}
+		want, _, err := collect(e.Generate(t.Context(), engine.Request{Prompt: r.Prompt, MaxTokens: 5}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Constraint = func() sample.Constraint { return &broken{left: 9} }
 		var bug *engine.PanicError
-		if err := e.GenerateBroken(t.Context(), engine.Request{Prompt: prompt(5, 0), MaxTokens: 5}); !errors.As(err, &bug) || len(bug.Stack) == 0 {
+		if _, _, err := collect(e.Generate(t.Context(), r)); !errors.As(err, &bug) || len(bug.Stack) == 0 {
 			t.Errorf("a panic in the step: %v, want a PanicError with its stack", err)
 		}
-		if _, last, err := collect(e.Generate(t.Context(), engine.Request{Prompt: prompt(5, 0), MaxTokens: 5})); err != nil || last.Generated != 5 {
-			t.Errorf("after it: %+v, %v", last, err)
+		if got, last, err := collect(e.Generate(t.Context(), engine.Request{Prompt: r.Prompt, MaxTokens: 5})); err != nil || last.Generated != 5 || got != want {
+			t.Errorf("after it: %q, %+v, %v, want %q", got, last, err, want)
 		}
 	}
 }

@@ -2,59 +2,68 @@ package engine
 
 import "slices"
 
-// queue is who waits: owners in a ring, each with its requests in the order they
-// came. The zero value is empty.
+// queue is who waits: owners in a ring, each with its calls in the order they came.
+// The zero value is empty.
 type queue struct {
 	n      int
-	owners []string // next first; each has at least one request
-	of     map[string][]*sequence
+	owners []string // the one whose turn was longest ago first; each has at least one call
+	of     map[string][]*call
 }
 
-func (q *queue) push(s *sequence) {
+func (q *queue) push(c *call) {
 	if q.of == nil {
-		q.of = map[string][]*sequence{}
+		q.of = map[string][]*call{}
 	}
-	if len(q.of[s.Owner]) == 0 {
-		q.owners = append(q.owners, s.Owner)
+	if len(q.of[c.Owner]) == 0 {
+		q.owners = append(q.owners, c.Owner)
 	}
-	q.of[s.Owner] = append(q.of[s.Owner], s)
+	q.of[c.Owner] = append(q.of[c.Owner], c)
 	q.n++
 }
 
-// first returns whose turn it is, or nil.
-func (q *queue) first() *sequence {
-	if q.n == 0 {
+// first returns whose turn it is, or nil: the oldest call of the owner who holds the
+// fewest places, and of those who hold the same number the first in the ring.
+func (q *queue) first(held func(owner string) int) *call {
+	var best string
+	least := -1
+	for _, owner := range q.owners {
+		if n := held(owner); least < 0 || n < least {
+			best, least = owner, n
+		}
+	}
+	if least < 0 {
 		return nil
 	}
-	return q.of[q.owners[0]][0]
+	return q.of[best][0]
 }
 
-// pop takes the first one away; its owner goes to the end of the ring.
-func (q *queue) pop() *sequence {
-	s := q.first()
-	owner := s.Owner
-	q.owners = append(q.owners[1:], owner)
-	q.drop(owner, 0)
-	return s
+// served moves an owner to the end of the ring.
+func (q *queue) served(owner string) {
+	i := slices.Index(q.owners, owner)
+	q.owners = append(slices.Delete(q.owners, i, i+1), owner)
 }
 
-// remove takes s away, wherever it stands; false if it is not there.
-func (q *queue) remove(s *sequence) bool {
-	i := slices.Index(q.of[s.Owner], s)
+// remove takes c away, wherever it stands; false if it is not there.
+func (q *queue) remove(c *call) bool {
+	i := slices.Index(q.of[c.Owner], c)
 	if i < 0 {
 		return false
 	}
-	q.drop(s.Owner, i)
+	q.n--
+	if rest := slices.Delete(q.of[c.Owner], i, i+1); len(rest) > 0 {
+		q.of[c.Owner] = rest
+		return true
+	}
+	delete(q.of, c.Owner)
+	q.owners = slices.DeleteFunc(q.owners, func(o string) bool { return o == c.Owner })
 	return true
 }
 
-// drop removes an owner's request i, and the owner with its last one.
-func (q *queue) drop(owner string, i int) {
-	q.n--
-	if rest := slices.Delete(q.of[owner], i, i+1); len(rest) > 0 {
-		q.of[owner] = rest
-		return
+// clear takes all away.
+func (q *queue) clear() (all []*call) {
+	for _, owner := range q.owners {
+		all = append(all, q.of[owner]...)
 	}
-	delete(q.of, owner)
-	q.owners = slices.DeleteFunc(q.owners, func(o string) bool { return o == owner })
+	*q = queue{}
+	return all
 }

@@ -3,21 +3,28 @@ package engine
 import (
 	"runtime/debug"
 	"slices"
+	"time"
 
+	"github.com/parley-ai/parley/engine/kernel"
+	"github.com/parley-ai/parley/engine/kv"
 	"github.com/parley-ai/parley/engine/llama"
 )
 
 // batch is the buffers of one step.
 type batch struct {
 	columns []llama.Column
-	picks   []pick // who gets a token, in the order of the logits
+	picks   []pick // who gets a token
+	rows    int    // of logits
 	prompt  int    // prompt tokens among the columns
+	shares  []share
 }
 
 // pick is a sequence that gets a token in this step.
 type pick struct {
 	s    *sequence
-	id   int32
+	row  int   // of the logits
+	id   int32 // -1: the constraint allows none
+	done bool  // by its constraint
 	tok  Token
 	over bool
 }
@@ -41,44 +48,77 @@ func (e *Engine) turn() bool {
 	e.end(func(s *sequence) error { return s.cancelled() })
 	e.mu.Lock()
 	closed := e.closed
-	for !closed && len(e.running) < e.o.MaxSequences {
-		s := e.queue.first()
-		if s == nil {
-			break
-		}
-		// Its whole budget is promised now, so it never runs out of room. Nobody
-		// overtakes the first one, or a long request would starve.
-		pages, ok := e.cache.Reserve(len(s.Prompt) + s.MaxTokens)
-		if !ok {
-			break
-		}
-		s.pages = pages
-		e.running = append(e.running, e.queue.pop())
-	}
-	var waiting []*sequence
-	for closed && e.queue.n > 0 {
-		waiting = append(waiting, e.queue.pop())
+	var waiting []*call
+	if closed {
+		waiting = e.queue.clear()
+	} else {
+		e.admit()
 	}
 	e.count()
 	e.mu.Unlock()
 	if !closed {
 		return true
 	}
-	for _, s := range waiting {
-		s.out.fail(ErrClosed)
+	for _, c := range waiting {
+		c.out.fail(ErrClosed)
 	}
 	e.end(func(*sequence) error { return ErrClosed })
 	return false
 }
 
+// admit lets calls begin while there is room; e.mu is held. The pages of a choice's
+// whole budget are promised now, so it never runs out of room. Nobody overtakes the
+// one whose turn it is, or a long request would starve.
+func (e *Engine) admit() {
+	for e.queue.n > 0 && len(e.running) < e.o.MaxSequences {
+		c := e.queue.first(e.places)
+		tables, cached := e.room(c)
+		if len(tables) == 0 {
+			return
+		}
+		e.queue.served(c.Owner)
+		e.begin(c, tables, cached)
+		if c.admitted == c.Choices {
+			e.queue.remove(c)
+		}
+	}
+}
+
+// places is how many sequences of the owner run.
+func (e *Engine) places(owner string) (n int) {
+	for _, s := range e.running {
+		if s.Owner == owner {
+			n++
+		}
+	}
+	return n
+}
+
+// room takes pages for as many of the choices of c as may begin now. Who has something
+// running already leaves an eighth of the places and of the pages to others, so that
+// who comes next need not wait until a long answer ends.
+func (e *Engine) room(c *call) (tables []kv.Table, cached int) {
+	need := kv.Need{Prefix: reusable(c.keys, len(c.Prompt)), Shared: len(c.Prompt), Length: len(c.Prompt) + c.MaxTokens}
+	held := e.places(c.Owner)
+	need.Tables = min(c.Choices-c.admitted, e.o.MaxSequences-e.o.MaxSequences/8-held, e.o.MaxSequences-len(e.running))
+	if need.Spare = e.cache.Total() / 8; need.Tables > 0 {
+		tables, cached = e.cache.Admit(need)
+	}
+	if held == 0 && len(tables) == 0 {
+		need.Tables, need.Spare = 1, 0
+		tables, cached = e.cache.Admit(need)
+	}
+	return tables, cached
+}
+
 // count publishes who runs; e.mu is held.
 func (e *Engine) count() {
 	e.stats.Running = len(e.running)
-	e.stats.PagesUsed = e.cache.Total() - e.cache.Free()
+	e.stats.PagesUsed, e.stats.PagesCached = e.cache.Held(), e.cache.Cached()
 }
 
-// end ends the running sequences for which why gives an error. Pages are free, and
-// counted so, before a consumer hears of it.
+// end ends the running sequences for which why gives an error, which is the same for
+// all of a call. Pages are free, and counted so, before a consumer hears of it.
 func (e *Engine) end(why func(*sequence) error) {
 	var failed []*sequence
 	var errs []error
@@ -95,6 +135,9 @@ func (e *Engine) end(why func(*sequence) error) {
 		return
 	}
 	e.mu.Lock()
+	for _, s := range failed {
+		e.queue.remove(s.call) // its choices that wait
+	}
 	e.count()
 	e.mu.Unlock()
 	for i, s := range failed {
@@ -105,6 +148,7 @@ func (e *Engine) end(why func(*sequence) error) {
 // step computes one batch and hands out its tokens. A panic on the way ends all
 // who run, because their pages may be half written.
 func (e *Engine) step() {
+	begin := time.Now()
 	defer func() {
 		if v := recover(); v != nil {
 			err := &PanicError{Value: v, Stack: debug.Stack()}
@@ -120,6 +164,7 @@ func (e *Engine) step() {
 		e.end(func(*sequence) error { return err })
 		return
 	}
+	e.keep()
 	e.choose(rows)
 	tokens := 0
 	for i := range e.batch.picks {
@@ -128,27 +173,29 @@ func (e *Engine) step() {
 		e.advance(p)
 		tokens += p.s.generated - before
 	}
-	e.deliver(tokens)
+	e.deliver(tokens, time.Since(begin))
 }
 
-// fill makes the batch: every running sequence's next token, and of the prompts
-// that join, the oldest first, at most PrefillChunk tokens in all.
+// fill makes the batch: every running sequence's next token, and the next of the
+// prompts that join.
 func (e *Engine) fill() {
 	b := &e.batch
-	b.columns, b.picks, b.prompt = b.columns[:0], b.picks[:0], 0
+	b.columns, b.picks, b.rows, b.prompt = b.columns[:0], b.picks[:0], 0, 0
 	for _, s := range e.running {
-		if s.pos >= len(s.Prompt) {
+		if !s.joins() && !s.follows {
 			b.columns = append(b.columns, llama.Column{ID: s.next, Pos: s.pos, Pages: s.pages, Logits: true})
-			b.picks = append(b.picks, pick{s: s})
+			b.pick(s)
+			s.said(s.next)
 			s.pos++
 		}
 	}
+	e.share()
 	for _, s := range e.running {
-		for s.pos < len(s.Prompt) && b.prompt < e.o.PrefillChunk {
+		for ; s.quota > 0; s.quota-- {
 			last := s.pos == len(s.Prompt)-1
 			b.columns = append(b.columns, llama.Column{ID: s.Prompt[s.pos], Pos: s.pos, Pages: s.pages, Logits: last})
 			if last {
-				b.picks = append(b.picks, pick{s: s})
+				b.pick(s, s.followers...)
 			}
 			s.pos++
 			b.prompt++
@@ -156,46 +203,153 @@ func (e *Engine) fill() {
 	}
 }
 
+// joins reports whether the prompt is being computed.
+func (s *sequence) joins() bool { return s.pos < len(s.Prompt) && !s.follows }
+
+// pick notes that a row of logits is for s and others.
+func (b *batch) pick(s *sequence, others ...*sequence) {
+	b.picks = append(b.picks, pick{s: s, row: b.rows})
+	for _, o := range others {
+		b.picks = append(b.picks, pick{s: o, row: b.rows})
+	}
+	b.rows++
+}
+
+// share is what an owner needs and gets of the prompt tokens of a step.
+type share struct {
+	owner     string
+	need, got int
+}
+
+// share divides PrefillChunk prompt tokens among the owners whose prompts join: all get
+// the same, and what one does not need the others get. A short prompt so waits for no
+// long one of somebody else. Of one owner the oldest comes first, which ends earlier
+// and nothing later than if they took turns.
+func (e *Engine) share() {
+	b := &e.batch
+	b.shares = b.shares[:0]
+	of := func(owner string) *share {
+		i := slices.IndexFunc(b.shares, func(s share) bool { return s.owner == owner })
+		if i < 0 {
+			i, b.shares = len(b.shares), append(b.shares, share{owner: owner})
+		}
+		return &b.shares[i]
+	}
+	for _, s := range e.running {
+		if s.joins() {
+			of(s.Owner).need += len(s.Prompt) - s.pos
+		}
+	}
+	wanting := len(b.shares)
+	for left := e.o.PrefillChunk; left > 0 && wanting > 0; {
+		each := max(1, left/wanting)
+		wanting = 0
+		for i := range b.shares {
+			o := &b.shares[i]
+			n := min(each, o.need-o.got, left)
+			o.got += n
+			left -= n
+			if o.got < o.need {
+				wanting++
+			}
+		}
+	}
+	for _, s := range e.running {
+		if s.joins() {
+			o := of(s.Owner)
+			s.quota = min(o.got, len(s.Prompt)-s.pos)
+			o.got -= s.quota
+		}
+	}
+}
+
+// keep publishes the pages that the step has filled, and lets choices begin whose
+// prompt is through: they share its full pages, and each has its own copy of the last.
+func (e *Engine) keep() {
+	for _, s := range e.running {
+		if s.follows {
+			continue
+		}
+		s.publish(e.cache, s.pages, s.pos)
+		if s.joins() {
+			continue
+		}
+		for _, f := range s.followers {
+			if end := len(s.Prompt); end%kernel.Page > 0 {
+				e.cache.Copy(f.pages, s.pages, end/kernel.Page)
+			}
+			f.follows, f.pos = false, s.pos
+			f.found(s.pos)
+		}
+		s.followers = nil
+	}
+}
+
 // choose picks a token from each row, side by side: a draw from a large vocabulary
 // takes about as long as a part of the step.
 func (e *Engine) choose(rows [][]float32) {
-	e.model.Each(len(rows), func(i int) {
+	e.model.Each(len(e.batch.picks), func(i int) {
 		p := &e.batch.picks[i]
-		if p.s.sampler == nil {
-			p.id = e.model.Argmax(rows[i])
-			return
+		s, row := p.s, rows[p.row]
+		if s.sampler == nil {
+			p.id = e.model.Argmax(row)
+		} else if p.id = s.sampler.Pick(row, s.pos, s.MaxTokens-s.generated); p.id >= 0 && !e.tk.IsEnd(p.id) {
+			s.sampler.Accept(p.id)
+			p.done = s.sampler.Constraint != nil && s.sampler.Constraint.Done()
 		}
-		p.id = p.s.sampler.Pick(rows[i], p.s.pos)
+		if c := &s.scores; c.scorer != nil && p.id >= 0 {
+			c.own, c.top = c.scorer.Score(row, p.id, s.TopLogprobs)
+		}
 	})
 }
 
 // advance makes the token of a pick and decides whether it is the last.
 func (e *Engine) advance(p *pick) {
 	s := p.s
-	if e.tk.IsEnd(p.id) {
-		p.tok, p.over = Token{Text: s.text.Flush(), Generated: s.generated, Finish: FinishStop}, true
-		return
-	}
-	s.next = p.id
-	s.generated++
-	p.tok.Generated = s.generated
-	stopped := false
-	if !e.tk.IsControl(p.id) { // a control token that ends nothing has no text
-		p.tok.Text, stopped = s.text.Push(e.tk.Piece(p.id))
-	}
+	p.tok = Token{ID: p.id, Choice: s.choice, Generated: s.generated, Cached: s.call.cached}
 	switch {
-	case stopped:
-		p.tok.Finish = FinishStop
-	case s.generated == s.MaxTokens:
-		p.tok.Text += s.text.Flush()
-		p.tok.Finish = FinishLength
+	case p.id < 0:
+		p.over = true
+		return
+	case e.tk.IsEnd(p.id):
+		p.tok.Text, p.tok.Finish = s.text.Flush(), FinishStop
+	default:
+		e.say(p)
 	}
+	p.tok.Logprobs = s.scores.release(s.text.Shown())
 	p.over = p.tok.Finish != ""
 }
 
-// deliver frees the pages of those who are done, publishes the counts, and only
-// then hands out the tokens: who has had the last token finds its pages free.
-func (e *Engine) deliver(tokens int) {
+// say adds the token of a pick to the text.
+func (e *Engine) say(p *pick) {
+	s := p.s
+	s.next = p.id
+	s.generated++
+	p.tok.Generated = s.generated
+	var piece []byte
+	if !e.tk.IsControl(p.id) { // a control token that ends nothing has no text
+		piece = e.tk.Piece(p.id)
+	}
+	s.scores.push(e, len(piece))
+	var stopped bool
+	p.tok.Text, stopped = s.text.Push(piece)
+	switch {
+	case stopped:
+		p.tok.Finish = FinishStop
+		return
+	case p.done:
+		p.tok.Finish = FinishStop
+	case s.generated == s.MaxTokens:
+		p.tok.Finish = FinishLength
+	default:
+		return
+	}
+	p.tok.Text += s.text.Flush()
+}
+
+// deliver frees the pages of those who are done, publishes the counts of the step, and
+// only then hands out the tokens: who has had the last token finds its pages free.
+func (e *Engine) deliver(tokens int, took time.Duration) {
 	for _, p := range e.batch.picks {
 		if p.over {
 			e.cache.Release(p.s.pages)
@@ -207,9 +361,21 @@ func (e *Engine) deliver(tokens int) {
 	e.stats.Steps++
 	e.stats.Tokens += int64(tokens)
 	e.stats.PromptTokens += int64(e.batch.prompt)
+	e.stats.Busy += took
+	e.stats.TokensPerSecond = e.speed.add(tokens, took)
+	for _, p := range e.batch.picks {
+		if c := p.s.call; !c.begun {
+			c.begun = true
+			e.stats.FirstToken.observe(time.Since(c.since))
+		}
+	}
 	e.count()
 	e.mu.Unlock()
 	for _, p := range e.batch.picks {
+		if p.id < 0 {
+			p.s.out.fail(ErrConstraint)
+			continue
+		}
 		p.s.out.put(p.tok)
 	}
 	clear(e.batch.picks) // holds no ended request until the next step

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -134,6 +135,24 @@ func TestTable(t *testing.T) {
 		e.table(columns, rows)
 		if diff := cmp.Diff(c.want, b.String()); diff != "" {
 			t.Errorf("at width %d (-want +got):\n%s", c.width, diff)
+		}
+	}
+}
+
+func TestUpstreams(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		targets []string
+		engine  admin.Engine
+		want    string
+	}{
+		{[]string{"rack-a/org/m", "rack-b/m"}, admin.Engine{Upstream: "rack"}, "rack-a, rack-b"},
+		{[]string{"local/small"}, admin.Engine{Upstream: "local", Places: 16}, "local (0 of 16)"},
+		{[]string{"local/small", "rack-a/m"}, admin.Engine{Upstream: "local", Running: 3, Places: 16, TokensPerSecond: 1140.6}, "local (3 of 16, 1,141 tok/s), rack-a"},
+		{[]string{"local/small"}, admin.Engine{Upstream: "local", Running: 16, Places: 16, Waiting: 2, TokensPerSecond: 9}, "local (16 of 16, 2 waiting, 9 tok/s)"},
+	} {
+		if got := strings.Join(upstreams(admin.Model{Targets: c.targets, Engines: []admin.Engine{c.engine}}), ", "); got != c.want {
+			t.Errorf("upstreams of %v with %+v: %q, want %q", c.targets, c.engine, got, c.want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/parley-ai/parley/internal/admin"
@@ -26,12 +27,7 @@ func (m *models) Run(e *env) error {
 			in, out = credits(in...), credits(out...)
 			rows := make([][]string, len(list))
 			for i, m := range list {
-				var upstreams []string
-				for _, t := range m.Targets {
-					name, _, _ := strings.Cut(t, "/")
-					upstreams = append(upstreams, name)
-				}
-				rows[i] = []string{m.ID, count(m.ContextWindow), in[i], out[i], strings.Join(m.Plans, ", "), e.status(m.State), strings.Join(upstreams, ", ")}
+				rows[i] = []string{m.ID, count(m.ContextWindow), in[i], out[i], strings.Join(m.Plans, ", "), e.status(m.State), strings.Join(upstreams(m), ", ")}
 			}
 			e.table([]column{
 				{head: "MODEL", cut: true},
@@ -45,6 +41,30 @@ func (m *models) Run(e *env) error {
 			e.print("%s", e.paint(dim, "Prices in IU per 1K tokens."))
 		})
 	})
+}
+
+// upstreams are those of a model's targets; of an embedded engine its load and speed too.
+func upstreams(m admin.Model) (names []string) {
+	for _, t := range m.Targets {
+		name, _, _ := strings.Cut(t, "/")
+		if i := slices.IndexFunc(m.Engines, func(e admin.Engine) bool { return e.Upstream == name }); i >= 0 {
+			name += " (" + load(m.Engines[i]) + ")"
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// load is what an engine does: "3 of 16, 2 waiting, 141 tok/s".
+func load(e admin.Engine) string {
+	s := count(e.Running) + " of " + count(e.Places)
+	if e.Waiting > 0 {
+		s += ", " + count(e.Waiting) + " waiting"
+	}
+	if e.TokensPerSecond > 0 {
+		s += ", " + count(int(e.TokensPerSecond+0.5)) + " tok/s"
+	}
+	return s
 }
 
 type planLs struct{ directory }

@@ -223,10 +223,29 @@ await check('a history of another client', async () => {
   const c = await client.chat.completions.create({ model: 'tools', messages, tools: plain() });
   equal(c.choices[0].message.content, 'The tools say noon.');
 });
-await check('what an upstream cannot do', async () => {
+const spelled = (i) => WORDS.split(' ').map((w, at, all) => `${w}${at < all.length - 1 ? ' ' : ''}${i}`);
+await check('choices with log-probabilities', async () => {
+  const c = await client.chat.completions.create(ask('choices', { n: 3, logprobs: true, top_logprobs: 2 }));
+  equal(c.choices.map((x) => [x.index, x.message.content, x.finish_reason]), [0, 1, 2].map((i) => [i, spelled(i).join(''), i < 2 ? 'stop' : 'length']));
+  for (const { index, logprobs } of c.choices) {
+    equal(logprobs.content.map((l) => l.token), spelled(index));
+    equal([logprobs.content[0].logprob, logprobs.content[0].bytes, logprobs.content[0].top_logprobs.map((l) => l.logprob)], [-0.25, null, [-0.25, -0.5]]);
+  }
+  equal(c.usage.completion_tokens, 3 * spelled(0).length);
+});
+await check('choices with log-probabilities in the stream helper', async () => {
+  const order = [];
+  const runner = client.chat.completions.stream(ask('choices', { n: 3, logprobs: true, stream_options: { include_usage: true } }));
+  runner.on('chunk', (chunk) => chunk.choices.forEach((x) => order.includes(x.index) || order.push(x.index)));
+  const c = await runner.finalChatCompletion();
+  equal(order, [0, 1, 2]);
+  equal(c.choices.map((x) => [x.message.content, x.logprobs.content.length]), [0, 1, 2].map((i) => [spelled(i).join(''), spelled(i).length]));
+  equal(c.usage.completion_tokens, 3 * spelled(0).length);
+});
+await check('what an upstream leaves out', async () => {
   for (const more of [{ n: 2 }, { logprobs: true }]) {
-    const e = await rejects(client.chat.completions.create(ask('text', more)));
-    equal([e.status, e.param], [400, Object.keys(more)[0]]);
+    const e = await rejects(client.chat.completions.create(ask('no-usage', more)));
+    equal([e.status, e.code], [502, 'upstream_error']);
   }
 });
 await check('max_completion_tokens', async () => {

@@ -156,6 +156,9 @@ func (p *Provider) release(_ http.ResponseWriter, r *http.Request) {
 type request struct {
 	Model    string `json:"model"`
 	Stream   bool   `json:"stream"`
+	N        int    `json:"n"`
+	Logprobs bool   `json:"logprobs"`
+	Top      int    `json:"top_logprobs"`
 	Messages []struct {
 		Role       string          `json:"role"`
 		Content    json.RawMessage `json:"content"`

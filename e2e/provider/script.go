@@ -20,7 +20,7 @@ const (
 // Scripts are the models that the provider has.
 func Scripts() []string {
 	return []string{
-		"text", "slow", "reasoning", "tools", "tools-whole", "tools-text", "tools-cut", "tools-length", "json", "no-json", "no-usage", "length", "filter",
+		"text", "choices", "slow", "reasoning", "tools", "tools-whole", "tools-text", "tools-cut", "tools-length", "json", "no-json", "no-usage", "length", "filter",
 		"endless", "hold", "cut", "fault", "stall", "flaky", "flaky-inside", "unstopped", "status-429", "status-500", "too-long",
 	}
 }
@@ -44,6 +44,8 @@ func (a *answer) play() {
 		a.cached = 40
 		a.say(words, 5)
 		a.finish("stop", true)
+	case "choices":
+		a.choices()
 	case "slow":
 		a.pause(1200 * time.Millisecond)
 		a.say(words, 5)
@@ -133,6 +135,34 @@ func (a *answer) misbehave() {
 	}
 }
 
+// choices are as many as were asked for, in turns and the last one first: each says its number
+// after every word. With log-probabilities a word and its number are a token.
+func (a *answer) choices() {
+	n := max(a.request.N, 1)
+	pieces := strings.SplitAfter(words, " ")
+	for _, piece := range pieces {
+		for i := n - 1; i >= 0; i-- {
+			token := piece + strconv.Itoa(i)
+			choice := map[string]any{"index": i, "delta": map[string]any{"content": token}, "finish_reason": nil}
+			if a.request.Logprobs {
+				top := make([]any, a.request.Top)
+				for j := range top {
+					top[j] = map[string]any{"token": token, "logprob": -0.25 * float64(j+1), "bytes": []byte(nil)}
+				}
+				choice["logprobs"] = map[string]any{"content": []any{map[string]any{"token": token, "logprob": -0.25, "bytes": nil, "top_logprobs": top}}}
+			}
+			a.chunk(map[string]any{"choices": []any{choice}})
+		}
+	}
+	for i := range n - 1 {
+		a.chunk(map[string]any{"choices": []any{map[string]any{"index": i, "delta": map[string]any{}, "finish_reason": "stop"}}})
+	}
+	a.completion += int64(n * len(pieces))
+	a.chunk(map[string]any{"choices": []any{map[string]any{"index": n - 1, "delta": map[string]any{}, "finish_reason": "length"}}})
+	a.usage()
+	a.end()
+}
+
 // tools calls every tool, and answers with what the tools said once they have spoken. The first
 // tool takes a city; what the others take is not sent at all, as some servers do.
 func (a *answer) tools() {
@@ -217,13 +247,17 @@ func (a *answer) delta(delta map[string]any) bool {
 func (a *answer) finish(reason string, usage bool) {
 	a.chunk(map[string]any{"choices": []any{map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": reason}}})
 	if usage {
-		a.chunk(map[string]any{"choices": []any{}, "usage": map[string]any{
-			"prompt_tokens": a.call.Prompt, "completion_tokens": a.completion, "total_tokens": a.call.Prompt + a.completion,
-			"prompt_tokens_details": map[string]any{"cached_tokens": a.cached},
-		}})
-		a.told = true
+		a.usage()
 	}
 	a.end()
+}
+
+func (a *answer) usage() {
+	a.chunk(map[string]any{"choices": []any{}, "usage": map[string]any{
+		"prompt_tokens": a.call.Prompt, "completion_tokens": a.completion, "total_tokens": a.call.Prompt + a.completion,
+		"prompt_tokens_details": map[string]any{"cached_tokens": a.cached},
+	}})
+	a.told = true
 }
 
 func (a *answer) end() {

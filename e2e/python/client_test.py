@@ -77,6 +77,51 @@ def _():
     assert "content.delta" in events and "content.done" in events, events
 
 
+@check("choices with log-probabilities")
+def _():
+    one = create(seed=7, temperature=1)
+    asked = {"n": 3, "seed": 7, "temperature": 1, "logprobs": True, "top_logprobs": 2}
+    c = create(**asked)
+    assert [x.index for x in c.choices] == [0, 1, 2]
+    assert c.choices[0].message.content == one.choices[0].message.content
+    assert len({x.message.content for x in c.choices}) > 1
+    entries = [t for x in c.choices for t in x.logprobs.content]
+    assert len(entries) <= c.usage.completion_tokens <= 36 and all(t.logprob <= 0 and len(t.top_logprobs) == 2 for t in entries)
+    for x in c.choices:
+        spelt = b"".join(bytes(t.bytes) for t in x.logprobs.content)
+        assert spelt.decode(errors="replace") == x.message.content, (spelt, x.message.content)
+    texts, order, scored = {}, [], 0
+    for chunk in create(stream=True, **asked):
+        x = chunk.choices[0]
+        if x.delta.role:
+            order.append(x.index)
+        texts[x.index] = texts.get(x.index, "") + (x.delta.content or "")
+        scored += len(x.logprobs.content) if x.logprobs else 0
+    assert order == [0, 1, 2], order
+    assert [texts[i] for i in range(3)] == [x.message.content for x in c.choices], texts
+    assert scored == len(entries), (scored, len(entries))
+
+
+@check("choices in the stream helper")
+def _():
+    with client.chat.completions.stream(model="svc-pulse", messages=MESSAGES, max_tokens=12, temperature=1, seed=7, n=2) as s:
+        for _ in s:
+            pass
+        final = s.current_completion_snapshot
+    assert [x.message.content for x in final.choices] == [x.message.content for x in create(n=2, temperature=1, seed=7).choices]
+
+
+@check("penalties, bias and what is cached")
+def _():
+    plain, again = create(), create()
+    assert again.usage.prompt_tokens_details.cached_tokens >= plain.usage.prompt_tokens_details.cached_tokens
+    assert again.usage.prompt_tokens_details.cached_tokens % 16 == 0 and again.usage.prompt_tokens_details.cached_tokens > 0
+    first = create(logprobs=True).choices[0].logprobs.content[0].token
+    varied = create(frequency_penalty=2, presence_penalty=2, max_tokens=40).choices[0].message.content
+    assert varied != create(max_tokens=40).choices[0].message.content
+    assert create(logit_bias={"28": 100}).choices[0].message.content != plain.choices[0].message.content, first
+
+
 @check("abort mid-stream")
 def _():
     s = create(stream=True, max_tokens=2000)

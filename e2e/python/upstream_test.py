@@ -112,6 +112,30 @@ def _():
     equal((final.choices[0].finish_reason, final.usage.completion_tokens), ("stop", 5))
 
 
+def said(i):
+    pieces = WORDS.split(" ")
+    return [f"{w} {i}" for w in pieces[:-1]] + [f"{pieces[-1]}{i}"]
+
+
+@check("choices with log-probabilities")
+def _():
+    c = create("choices", n=3, logprobs=True, top_logprobs=2)
+    equal([(x.index, x.message.content) for x in c.choices], [(i, "".join(said(i))) for i in range(3)])
+    equal([[t.token for t in x.logprobs.content] for x in c.choices], [said(i) for i in range(3)])
+    equal((len(c.choices[0].logprobs.content[0].top_logprobs), c.usage.completion_tokens), (2, 3 * len(said(0))))
+
+
+@check("choices with log-probabilities in the stream helper")
+def _():
+    with client.chat.completions.stream(model="choices", messages=MESSAGES, n=3, logprobs=True) as s:
+        for _ in s:
+            pass
+        # get_final_completion would raise for the choice that ends by its length.
+        c = s.current_completion_snapshot
+    equal([x.message.content for x in c.choices], ["".join(said(i)) for i in range(3)])
+    equal([[t.token for t in x.logprobs.content] for x in c.choices], [said(i) for i in range(3)])
+
+
 @check("reasoning")
 def _():
     message = create("reasoning").choices[0].message

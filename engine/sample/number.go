@@ -15,8 +15,16 @@ func philox(counter [4]uint32, key [2]uint32) [4]uint32 {
 	return counter
 }
 
-// uniform returns a number in [0, 1) of 53 bits for the position.
-func uniform(seed, position uint64) float64 {
-	r := philox([4]uint32{uint32(position), uint32(position >> 32)}, [2]uint32{uint32(seed), uint32(seed >> 32)})
+// place is what a random number is for. One of the answers to a prompt may need
+// several at a position.
+type place struct {
+	position uint64
+	choice   uint32
+	draw     uint32
+}
+
+// uniform returns a number in [0, 1) of 53 bits for the place.
+func uniform(seed uint64, at place) float64 {
+	r := philox([4]uint32{uint32(at.position), uint32(at.position >> 32), at.choice, at.draw}, [2]uint32{uint32(seed), uint32(seed >> 32)})
 	return float64((uint64(r[0])<<32|uint64(r[1]))>>11) * 0x1p-53
 }

@@ -18,16 +18,26 @@ import (
 type Options struct {
 	Temperature, TopP float64
 	Seed              uint64
+	Choice            int // of several answers to one prompt, each with numbers of its own
+	// Bias is added to the logits of tokens, by their ids.
+	Bias map[int32]float64
+	// FrequencyPenalty is taken from a token's logit once for each time that it was
+	// accepted, PresencePenalty once for all.
+	FrequencyPenalty, PresencePenalty float64
+	Constraint                        Constraint // nil: none
 }
 
 // Sampler picks tokens. It reuses its memory and serves one goroutine at a time.
 type Sampler struct {
 	Options
 	k         *kernel.Table
-	weights   []float32 // of all tokens, e^((logit-max)/temperature); zeros to a multiple of 16
-	sums      []float64 // of the weights of each run of tokens
+	counts    map[int32]int // how often tokens were accepted, where that matters
+	weights   []float32     // of all tokens, e^((logit-max)/temperature); zeros to a multiple of 16
+	sums      []float64     // of the weights of each run of tokens
 	ids       []int32
 	all, work []entry
+	last      entry // of the nucleus
+	drawn     bool  // the last pick was, and left weights, all and last as it found them
 	masses    [bins]float64
 }
 
@@ -46,46 +56,95 @@ func New(k *kernel.Table, o Options) *Sampler {
 	if !(o.TopP > 0) {
 		o.TopP = 0
 	}
-	return &Sampler{Options: o, k: k}
+	s := &Sampler{Options: o, k: k}
+	if o.FrequencyPenalty != 0 || o.PresencePenalty != 0 {
+		s.counts = map[int32]int{}
+	}
+	return s
 }
 
-// Pick returns the token for the position. The order of operations: temperature,
-// then the nucleus (the fewest most likely tokens whose mass reaches TopP, lower
-// ids first among equals), then a draw. NaN is never picked while there is
-// another; where the best is infinite, so is the certainty. An empty slice gives 0.
-// Weights have the precision of float32, and below 2^-125 of the greatest they
-// count as 0.
-func (s *Sampler) Pick(logits []float32, position int) int32 {
-	if s.Temperature == 0 || s.TopP == 0 || len(logits) == 0 {
-		return argmax(logits)
+// Pick returns the token for the position. The order of operations: bias and
+// penalties, temperature, then the nucleus (the fewest most likely tokens whose mass
+// reaches TopP, lower ids first among equals), the constraint, then a draw. NaN is
+// never picked while there is another; where the best is infinite, so is the
+// certainty. An empty slice gives 0. Weights have the precision of float32, and below
+// 2^-125 of the greatest they count as 0.
+//
+// left is what the constraint is told. Where it allows nothing, Pick returns -1.
+func (s *Sampler) Pick(logits []float32, position, left int) int32 {
+	if len(logits) == 0 {
+		return 0
+	}
+	id := s.pick(logits, position)
+	if s.Constraint == nil || s.Constraint.Allows(id, left) {
+		return id
+	}
+	return s.again(logits, position, s.Constraint.Mask(left))
+}
+
+// Accept says that id was picked, and is not the end of the text.
+func (s *Sampler) Accept(id int32) {
+	if s.counts != nil {
+		s.counts[id]++
+	}
+	if s.Constraint != nil {
+		s.Constraint.Accept(id)
+	}
+}
+
+// pick picks without regard to the constraint.
+func (s *Sampler) pick(logits []float32, position int) int32 {
+	s.drawn = false
+	if s.Temperature == 0 || s.TopP == 0 {
+		if len(s.Bias) == 0 && len(s.counts) == 0 {
+			return argmax(logits)
+		}
+		s.load(logits)
+		return argmax(s.weights[:len(logits)])
 	}
 	s.load(logits)
 	top := s.k.Max(&s.weights[0], len(s.weights))
 	if !s.scale(top) {
 		// There is a NaN, beside which Max promises nothing.
-		best := argmax(logits)
-		if top = logits[best]; math.IsInf(float64(top), 0) || top != top {
+		s.load(logits)
+		best := argmax(s.weights[:len(logits)])
+		if top = s.weights[best]; math.IsInf(float64(top), 0) || top != top {
 			return best
 		}
-		s.load(logits)
 		s.scale(top)
 	}
 	s.k.SoftExp(&s.weights[0], len(s.weights))
+	s.drawn, s.all = true, s.all[:0]
 	sum := s.add()
-	u := uniform(s.Seed, uint64(position))
+	u := uniform(s.Seed, place{position: uint64(position), choice: uint32(s.Choice)})
 	if s.TopP < 1 {
 		return s.nucleus(u, sum, len(logits))
 	}
 	return s.draw(float64(u * sum))
 }
 
-// load copies the logits and fills up to a multiple of 16.
+// load copies the logits, adds bias and takes penalties off, and fills up to a
+// multiple of 16.
 func (s *Sampler) load(logits []float32) {
-	n := (len(logits) + 15) &^ 15
-	s.weights = slices.Grow(s.weights[:0], n)[:n]
-	for i := copy(s.weights, logits); i < n; i++ {
-		s.weights[i] = float32(math.Inf(-1))
+	s.weights = pad(s.weights, logits)
+	for id, b := range s.Bias {
+		if uint32(id) < uint32(len(logits)) {
+			s.weights[id] += float32(b)
+		}
 	}
+	for id, n := range s.counts {
+		s.weights[id] -= float32(float64(float64(n)*s.FrequencyPenalty) + s.PresencePenalty)
+	}
+}
+
+// pad copies logits into buffer and fills up to a multiple of 16.
+func pad(buffer, logits []float32) []float32 {
+	n := (len(logits) + 15) &^ 15
+	buffer = slices.Grow(buffer[:0], n)[:n]
+	for i := copy(buffer, logits); i < n; i++ {
+		buffer[i] = float32(math.Inf(-1))
+	}
+	return buffer
 }
 
 // scale subtracts top and divides by the temperature. It reports whether top is
@@ -161,7 +220,8 @@ func (s *Sampler) nucleus(u, sum float64, n int) (id int32) {
 	for _, id := range s.ids[:count] {
 		s.all = append(s.all, entry{float64(s.weights[id]), id})
 	}
-	last := s.reach(float64(s.TopP * sum))
+	s.last = s.reach(float64(s.TopP * sum))
+	last := s.last
 	sum = 0
 	for _, e := range s.all {
 		if !last.above(e) {

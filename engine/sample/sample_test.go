@@ -54,7 +54,7 @@ func twin(o Options, logits []float32, position int) (pick int32, safe bool) {
 		items = append(items, item{math.Exp(x), int32(i)})
 		sum += math.Exp(x)
 	}
-	u := uniform(o.Seed, uint64(position))
+	u := uniform(o.Seed, place{position: uint64(position), choice: uint32(o.Choice)})
 	const slack = 1e-6 // weights are float32
 	safe = true
 	if o.TopP < 1 {
@@ -109,7 +109,7 @@ func TestPick_Twin(t *testing.T) {
 		s := New(best(t), o)
 		for position := range 5 {
 			want, safe := twin(o, logits, position)
-			if got := s.Pick(logits, position); safe && got != want {
+			if got := s.Pick(logits, position, 0); safe && got != want {
 				t.Fatalf("%+v at %d of %v: Pick = %d, want %d", o, position, logits, got, want)
 			}
 			if safe {
@@ -147,7 +147,7 @@ func TestPick_Distribution(t *testing.T) {
 			const n = 100000
 			counts := make([]int, len(logits))
 			for i := range n {
-				counts[s.Pick(logits, i)]++
+				counts[s.Pick(logits, i, 0)]++
 			}
 			for id, c := range counts {
 				p := want[id] / kept
@@ -178,7 +178,7 @@ func TestPick_Edges(t *testing.T) {
 		{[]float32{-math.MaxFloat32, math.MaxFloat32}, 1},
 	} {
 		for _, o := range []Options{{}, {Temperature: 1}, {TopP: 1}, {Temperature: math.NaN(), TopP: 1}, {Temperature: -1, TopP: 1}, {Temperature: 1, TopP: math.NaN()}, {Temperature: 5e-324, TopP: 1}, {Temperature: 1e-9, TopP: 0.5}} {
-			if got := New(best(t), o).Pick(c.logits, 3); got != c.want {
+			if got := New(best(t), o).Pick(c.logits, 3, 0); got != c.want {
 				if o.Temperature > 0 && o.TopP > 0 && slices.Equal(c.logits, []float32{1, 3, 3, 2}) && got == 2 {
 					continue // a tie is drawn
 				}
@@ -195,7 +195,7 @@ func TestPick_Edges(t *testing.T) {
 			logits[i] = odd[r.IntN(len(odd))]
 		}
 		o := Options{Temperature: []float64{1, math.Inf(1), 5e-324, 1e300, 0.7}[r.IntN(5)], TopP: []float64{1, 2, math.Inf(1), 0.5, 5e-324}[r.IntN(5)], Seed: r.Uint64()}
-		got := New(best(t), o).Pick(logits, r.IntN(9)-1)
+		got := New(best(t), o).Pick(logits, r.IntN(9)-1, 0)
 		if got < 0 || int(got) >= len(logits) {
 			t.Fatalf("%+v: Pick(%v) = %d", o, logits, got)
 		}
@@ -232,7 +232,7 @@ func TestPick_AlmostAll(t *testing.T) {
 		logits[0] = -1000 // what a pick that gives up would return
 		s := New(best(t), Options{Temperature: 1, TopP: math.Nextafter(1, 0), Seed: r.Uint64()})
 		for position := range 10 {
-			if got := s.Pick(logits, position); got == 0 {
+			if got := s.Pick(logits, position, 0); got == 0 {
 				t.Fatal("Pick gives a token of no weight")
 			}
 		}
@@ -248,10 +248,10 @@ func TestPick_Counted(t *testing.T) {
 	a, b := New(best(t), o), New(best(t), o)
 	want := make([]int32, 200)
 	for i := range want {
-		want[i] = a.Pick(logits, i)
+		want[i] = a.Pick(logits, i, 0)
 	}
 	for _, i := range r.Perm(len(want)) {
-		if got := b.Pick(logits, i); got != want[i] {
+		if got := b.Pick(logits, i, 0); got != want[i] {
 			t.Fatalf("Pick at %d = %d, want %d", i, got, want[i])
 		}
 	}
@@ -277,7 +277,7 @@ func TestPick_Levels(t *testing.T) {
 			var got []int32
 			for _, logits := range rows {
 				for i := range 100 {
-					got = append(got, s.Pick(logits, i))
+					got = append(got, s.Pick(logits, i, 0))
 				}
 			}
 			if want == nil {
@@ -294,8 +294,8 @@ func TestPick_Allocations(t *testing.T) {
 	// Not parallel: it counts the process's allocations.
 	logits := peaked(rand.New(rand.NewPCG(7, 8)), 5000)
 	s := New(best(t), Options{Temperature: 1, TopP: 0.95})
-	s.Pick(logits, 0)
-	if n := testing.AllocsPerRun(20, func() { s.Pick(logits, 1) }); n != 0 {
+	s.Pick(logits, 0, 0)
+	if n := testing.AllocsPerRun(20, func() { s.Pick(logits, 1, 0) }); n != 0 {
 		t.Errorf("%v allocations a pick", n)
 	}
 }
@@ -315,7 +315,7 @@ func BenchmarkPick(b *testing.B) {
 				s := New(best(b), o)
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
-					s.Pick(logits, i)
+					s.Pick(logits, i, 0)
 				}
 			})
 		}

@@ -13,6 +13,7 @@ import (
 type Text struct {
 	stops   []stop
 	held    []byte
+	shown   int
 	stopped bool
 }
 
@@ -91,6 +92,9 @@ func (t *Text) Push(piece []byte) (out string, stopped bool) {
 	return t.take(len(t.held)-begun, false), false
 }
 
+// Shown returns how many of the bytes that were pushed have been returned as text.
+func (t *Text) Shown() int { return t.shown }
+
 // Flush returns what is still held back, when no more pieces come.
 func (t *Text) Flush() string {
 	if t.stopped {
@@ -120,6 +124,7 @@ func (t *Text) take(n int, end bool) string {
 		i += size
 	}
 	t.held = append(t.held[:0], t.held[i:]...)
+	t.shown += i
 	return out.String()
 }
 

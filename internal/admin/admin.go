@@ -58,7 +58,7 @@ type offer interface {
 	List(now time.Time) []*catalog.Model
 }
 
-// Config is the rooms behind the door. Every field but Status is required.
+// Config is the rooms behind the door. Every field but Status and Engines is required.
 type Config struct {
 	Accounts accounts
 	Keys     keys
@@ -67,6 +67,8 @@ type Config struct {
 	Catalog  offer
 	// Status describes the process. Its Serving tells whether customers are served.
 	Status func() Status
+	// Engines are those of the process, in any order.
+	Engines func() []Engine
 }
 
 type service struct {
@@ -77,6 +79,9 @@ type service struct {
 func New(c Config) http.Handler {
 	if c.Status == nil {
 		c.Status = func() Status { return Status{} }
+	}
+	if c.Engines == nil {
+		c.Engines = func() []Engine { return nil }
 	}
 	s := &service{c}
 	mux := http.NewServeMux()

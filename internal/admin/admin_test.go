@@ -73,6 +73,9 @@ func open(t *testing.T) *house {
 	api := admin.New(admin.Config{
 		Accounts: accounts, Keys: keys, Ledger: books, Store: db, Catalog: offer,
 		Status: func() admin.Status { return admin.Status{Version: "test", Serving: true} },
+		Engines: func() []admin.Engine {
+			return []admin.Engine{{Upstream: "other"}, {Upstream: "local", Running: 3, Places: 16, TokensPerSecond: 141}}
+		},
 	})
 	return &house{Client: admin.Direct(api), api: api, keys: keys, ledger: books, offer: offer}
 }
@@ -307,6 +310,7 @@ func TestShapes(t *testing.T) {
 		{minted, "id secret prefix"},
 		{admin.Key{}, "id name prefix status created_at expires_at last_used_at rpm tpm models"},
 		{admin.Revoked{}, "id status revoked_at confirmed servers"},
+		{admin.Engine{}, "upstream running places waiting tokens_per_second"},
 		{admin.Receipt{}, "request_id completion_id created_at key_id model prompt_tokens cached_tokens completion_tokens charge hold written_off status error_code state ending usage_source target attempts"},
 	} {
 		text, err := json.Marshal(c.value)
@@ -402,7 +406,8 @@ func TestOffer(t *testing.T) {
 	t.Parallel()
 	h, ctx := open(t), t.Context()
 	models, err := h.Models(ctx)
-	if err != nil || len(models) != 2 || models[0].Pricing.Input != "0.05" || models[0].State != "ready" || models[0].Targets[0] != "local/small" {
+	if err != nil || len(models) != 2 || models[0].Pricing.Input != "0.05" || models[0].State != "ready" || models[0].Targets[0] != "local/small" ||
+		len(models[0].Engines) != 1 || models[0].Engines[0] != (admin.Engine{Upstream: "local", Running: 3, Places: 16, TokensPerSecond: 141}) {
 		t.Errorf("Models = %+v, %v", models, err)
 	}
 	plans, err := h.Plans(ctx)

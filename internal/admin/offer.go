@@ -15,15 +15,18 @@ func (s *service) models(*http.Request) (any, error) {
 	if s.Status().Serving {
 		state = "ready"
 	}
-	out := []Model{}
+	engines, out := s.Engines(), []Model{}
 	for _, m := range s.Catalog.List(time.Now()) {
 		v := Model{
 			ID: m.ID, Description: m.Description, ContextWindow: m.ContextWindow, MaxOutput: m.MaxOutput,
 			Pricing: Pricing{Input: m.Price.Input.PerThousand(), CachedInput: m.Price.CachedInput.PerThousand(), Output: m.Price.Output.PerThousand()},
-			Created: m.Created.UTC(), Plans: slices.Clone(m.Plans), State: state,
+			Created: m.Created.UTC(), Plans: slices.Clone(m.Plans), State: state, Engines: []Engine{},
 		}
 		for _, t := range m.Targets {
 			v.Targets = append(v.Targets, t.String())
+			if i := slices.IndexFunc(engines, func(e Engine) bool { return e.Upstream == t.Upstream }); i >= 0 {
+				v.Engines = append(v.Engines, engines[i])
+			}
 		}
 		out = append(out, v)
 	}

@@ -176,6 +176,16 @@ type Model struct {
 	Plans         []string  `json:"plans"`
 	Targets       []string  `json:"targets"` // "upstream/model"
 	State         string    `json:"state"`   // ready, or offline when no server runs
+	Engines       []Engine  `json:"engines"` // of the targets that are computed in the server
+}
+
+// Engine is what an embedded engine does at this moment.
+type Engine struct {
+	Upstream        string  `json:"upstream"`
+	Running         int     `json:"running"` // choices that are computed together
+	Places          int     `json:"places"`  // how many those may be
+	Waiting         int     `json:"waiting"` // calls
+	TokensPerSecond float64 `json:"tokens_per_second"`
 }
 
 // Pricing is IU per 1K tokens, in decimal strings.

@@ -47,7 +47,7 @@ func TestChunkAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun count
 		}
 		var err error
 		allocs = testing.AllocsPerRun(1000, func() {
-			if e := emit.Text("Hello, <é> "); e != nil {
+			if e := emit.Text(0, "Hello, <é> ", nil); e != nil {
 				err = e
 			}
 		})
@@ -87,9 +87,9 @@ func BenchmarkHandler(b *testing.B) {
 			f := stub(func(_ context.Context, emit chat.Emitter) error {
 				_ = emit.Start(wire.Head{ID: "chatcmpl-abcdefghijklmnopqrstuvwxyz123", Model: "m", Fingerprint: "fp_0123456789"})
 				for range 64 {
-					_ = emit.Text("word ")
+					_ = emit.Text(0, "word ", nil)
 				}
-				return emit.Finish(wire.FinishStop, wire.Usage{PromptTokens: 10, CompletionTokens: 64})
+				return emit.Finish([]wire.FinishReason{wire.FinishStop}, wire.Usage{PromptTokens: 10, CompletionTokens: 64})
 			})
 			cat, err := catalog.New(nil)
 			must(b, err)

@@ -200,10 +200,10 @@ func say(text string) stub {
 		if err := emit.Start(wire.Head{ID: "chatcmpl-abcdefghijklmnopqrstuvwxyz123", Model: "m"}); err != nil {
 			return err
 		}
-		if err := emit.Text(text); err != nil {
+		if err := emit.Text(0, text, nil); err != nil {
 			return fmt.Errorf("%w: %w", chat.ErrClientGone, err)
 		}
-		return emit.Finish(wire.FinishStop, wire.Usage{})
+		return emit.Finish([]wire.FinishReason{wire.FinishStop}, wire.Usage{})
 	}
 }
 

@@ -35,9 +35,9 @@ func (s *server) chatCompletions(x *exchange, _ string) error {
 		return invalid
 	}
 	x.model, x.stream = req.Model, req.Stream
-	var emit chat.Emitter = &whole{exchange: x}
+	var emit chat.Emitter = newWhole(x, req)
 	if req.Stream {
-		emit = &stream{exchange: x, usage: req.IncludeUsage}
+		emit = &stream{exchange: x, usage: req.IncludeUsage, runes: make([]wire.RuneJoiner, req.N)}
 	}
 	x.call, err = s.Chat.Complete(x.r.Context(), chat.Call{RequestID: x.id, Caller: caller, Request: req, Now: x.now}, emit)
 	return err
@@ -46,10 +46,24 @@ func (s *server) chatCompletions(x *exchange, _ string) error {
 // whole collects an answer and sends it when it is complete and charged.
 type whole struct {
 	*exchange
-	head      wire.Head
-	text      []byte
-	reasoning []byte
-	calls     []wire.ToolCall
+	head    wire.Head
+	choices []collected
+}
+
+// collected is a choice so far. Its text is collected in bytes.
+type collected struct {
+	text, reasoning []byte
+	wire.Choice
+}
+
+func newWhole(x *exchange, req *wire.ChatRequest) *whole {
+	w := &whole{exchange: x, choices: make([]collected, req.N)}
+	if req.Logprobs {
+		for i := range w.choices {
+			w.choices[i].Logprobs = []wire.Logprob{}
+		}
+	}
+	return w
 }
 
 func (w *whole) Start(h wire.Head) error {
@@ -60,34 +74,40 @@ func (w *whole) Start(h wire.Head) error {
 // Alive has nothing to send: an answer that is sent whole begins with its end.
 func (w *whole) Alive() error { return nil }
 
-func (w *whole) Text(s string) error {
-	w.text = append(w.text, s...)
+func (w *whole) Text(choice int, s string, logprobs []wire.Logprob) error {
+	c := &w.choices[choice]
+	c.text, c.Logprobs = append(c.text, s...), append(c.Logprobs, logprobs...)
 	return nil
 }
 
-func (w *whole) Reasoning(s string) error {
-	w.reasoning = append(w.reasoning, s...)
+func (w *whole) Reasoning(choice int, s string) error {
+	c := &w.choices[choice]
+	c.reasoning = append(c.reasoning, s...)
 	return nil
 }
 
-func (w *whole) Tool(d *upstream.ToolDelta) error {
-	if d.Index == len(w.calls) {
-		w.calls = append(w.calls, wire.ToolCall{ID: d.ID, Name: d.Name})
+func (w *whole) Tool(choice int, d *upstream.ToolDelta) error {
+	c := &w.choices[choice]
+	if d.Index == len(c.ToolCalls) {
+		c.ToolCalls = append(c.ToolCalls, wire.ToolCall{ID: d.ID, Name: d.Name})
 	}
-	w.calls[d.Index].Arguments += d.Arguments
+	c.ToolCalls[d.Index].Arguments += d.Arguments
 	return nil
 }
 
-func (w *whole) Finish(reason wire.FinishReason, u wire.Usage) error {
-	c := wire.Completion{Head: w.head, Usage: u, Choices: []wire.Choice{{
-		Content: string(w.text), Reasoning: string(w.reasoning), ToolCalls: w.calls, Finish: reason,
-	}}}
-	return w.json(http.StatusOK, c.AppendJSON(nil))
+func (w *whole) Finish(reasons []wire.FinishReason, u wire.Usage) error {
+	completion := wire.Completion{Head: w.head, Usage: u, Choices: make([]wire.Choice, len(w.choices))}
+	for i := range w.choices {
+		c := &w.choices[i]
+		c.Content, c.Choice.Reasoning, c.Choice.Finish = string(c.text), string(c.reasoning), reasons[i]
+		completion.Choices[i] = c.Choice
+	}
+	return w.json(http.StatusOK, completion.AppendJSON(nil))
 }
 
 const eventStream = "text/event-stream; charset=utf-8"
 
-// stream sends an answer as it comes, one event a write.
+// stream sends an answer as it comes, one event a write and one choice an event.
 type stream struct {
 	*exchange
 	usage bool // the caller wants a chunk with it
@@ -95,10 +115,11 @@ type stream struct {
 	out   *sse.Writer
 	enc   *wire.ChunkEncoder
 	buf   []byte
-	runes wire.RuneJoiner
+	runes []wire.RuneJoiner // by choice
 }
 
-// Start sends the headers and the chunk with the role.
+// Start sends the headers and the chunks with the roles: clients count on the choices
+// to appear in order.
 func (s *stream) Start(h wire.Head) error {
 	s.rc = http.NewResponseController(s.w)
 	s.out = sse.NewWriter(s.w, s.rc.Flush)
@@ -109,7 +130,12 @@ func (s *stream) Start(h wire.Head) error {
 	header["X-Accel-Buffering"] = []string{"no"}
 	s.status = http.StatusOK
 	s.w.WriteHeader(http.StatusOK)
-	return s.send(s.enc.AppendRole(s.buf[:0], 0))
+	for choice := range s.runes {
+		if err := s.send(s.enc.AppendRole(s.buf[:0], choice)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Alive sends a chunk without content: the one thing that keeps a connection busy
@@ -118,13 +144,17 @@ func (s *stream) Alive() error { return s.send(s.enc.AppendKeepAlive(s.buf[:0], 
 
 // Text sends whole runes only: a provider may cut its pieces anywhere, and half a
 // rune is no JSON.
-func (s *stream) Text(text string) error { return s.text(s.runes.Join(text)) }
+func (s *stream) Text(choice int, text string, logprobs []wire.Logprob) error {
+	return s.text(choice, s.runes[choice].Join(text), logprobs)
+}
 
-func (s *stream) text(text string) error {
-	for text != "" {
+func (s *stream) text(choice int, text string, logprobs []wire.Logprob) error {
+	for text != "" || len(logprobs) > 0 {
 		var head string
+		var entries []wire.Logprob
 		head, text = wire.SplitDelta(text)
-		if err := s.send(s.enc.AppendContent(s.buf[:0], 0, head)); err != nil {
+		entries, logprobs = wire.SplitLogprobs(logprobs)
+		if err := s.send(s.enc.AppendContentLogprobs(s.buf[:0], choice, head, entries)); err != nil {
 			return err
 		}
 	}
@@ -132,11 +162,11 @@ func (s *stream) text(text string) error {
 }
 
 // Reasoning is sent beside the answer, as the field's name for it has become.
-func (s *stream) Reasoning(text string) error {
+func (s *stream) Reasoning(choice int, text string) error {
 	for text != "" {
 		var head string
 		head, text = wire.SplitDelta(text)
-		if err := s.send(s.enc.AppendReasoning(s.buf[:0], 0, head)); err != nil {
+		if err := s.send(s.enc.AppendReasoning(s.buf[:0], choice, head)); err != nil {
 			return err
 		}
 	}
@@ -144,26 +174,28 @@ func (s *stream) Reasoning(text string) error {
 }
 
 // Tool sends id and name of a call once, and then its arguments as they come.
-func (s *stream) Tool(d *upstream.ToolDelta) error {
+func (s *stream) Tool(choice int, d *upstream.ToolDelta) error {
 	if d.ID != "" {
-		return s.send(s.enc.AppendToolCall(s.buf[:0], 0, d.Index, d.ID, d.Name, false))
+		return s.send(s.enc.AppendToolCall(s.buf[:0], choice, d.Index, d.ID, d.Name, false))
 	}
 	for rest := d.Arguments; rest != ""; {
 		var head string
 		head, rest = wire.SplitDelta(rest)
-		if err := s.send(s.enc.AppendToolArguments(s.buf[:0], 0, d.Index, head)); err != nil {
+		if err := s.send(s.enc.AppendToolArguments(s.buf[:0], choice, d.Index, head)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *stream) Finish(reason wire.FinishReason, u wire.Usage) error {
-	if err := s.text(s.runes.Flush()); err != nil {
-		return err
-	}
-	if err := s.send(s.enc.AppendFinish(s.buf[:0], 0, reason)); err != nil {
-		return err
+func (s *stream) Finish(reasons []wire.FinishReason, u wire.Usage) error {
+	for choice, reason := range reasons {
+		if err := s.text(choice, s.runes[choice].Flush(), nil); err != nil {
+			return err
+		}
+		if err := s.send(s.enc.AppendFinish(s.buf[:0], choice, reason)); err != nil {
+			return err
+		}
 	}
 	if s.usage {
 		if err := s.send(s.enc.AppendUsage(s.buf[:0], u)); err != nil {

@@ -2,11 +2,13 @@ package app
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/parley-ai/parley/engine"
+	"github.com/parley-ai/parley/internal/admin"
 	"github.com/parley-ai/parley/internal/config"
 )
 
@@ -51,4 +53,13 @@ func stem(path string) string {
 		name = fmt.Sprintf("%s %s", name[:i], name[i+1:])
 	}
 	return name
+}
+
+// load is what the embedded engines do at this moment, for the operator.
+func (u *upstreams) load() (list []admin.Engine) {
+	for id, e := range u.engines {
+		s := e.Stats()
+		list = append(list, admin.Engine{Upstream: id, Running: s.Running, Places: s.Places, Waiting: s.Waiting, TokensPerSecond: math.Round(s.TokensPerSecond*10) / 10})
+	}
+	return list
 }

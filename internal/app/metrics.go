@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/parley-ai/parley/engine"
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/api"
 	"github.com/parley-ai/parley/internal/apikey"
@@ -165,10 +166,18 @@ func (a *App) measureEngines() {
 		for id, e := range a.upstreams.engines {
 			s := e.Stats()
 			all[id] = telemetry.Engine{
-				Running: s.Running, Waiting: s.Waiting, PagesUsed: s.PagesUsed, PagesTotal: s.PagesTotal,
-				Generated: s.Tokens, Prompt: s.PromptTokens, Steps: s.Steps,
+				Running: s.Running, Places: s.Places, Waiting: s.Waiting,
+				PagesUsed: s.PagesUsed, PagesCached: s.PagesCached, PagesTotal: s.PagesTotal,
+				Generated: s.Tokens, Prompt: s.PromptTokens, PrefixQueries: s.PrefixQueries, PrefixHits: s.PrefixHits,
+				Steps: s.Steps, Busy: s.Busy, TokensPerSecond: s.TokensPerSecond,
+				QueueTime: durations(s.QueueTime), FirstToken: durations(s.FirstToken),
 			}
 		}
 		return all
 	})
+}
+
+func durations(h engine.Histogram) telemetry.Histogram {
+	bounds := engine.Buckets()
+	return telemetry.Histogram{Bounds: bounds[:], Counts: h.Counts[:], Count: h.Count, Sum: h.Sum}
 }

@@ -86,11 +86,11 @@ func (r *rooms) close() error {
 	return errors.Join(errs...)
 }
 
-// api is the operator's API over the rooms.
-func (r *rooms) api(status func() admin.Status) http.Handler {
+// api is the operator's API over the rooms. engines may be nil.
+func (r *rooms) api(status func() admin.Status, engines func() []admin.Engine) http.Handler {
 	return admin.New(admin.Config{
 		Accounts: countedAccounts{r.accounts, r.metrics}, Keys: countedKeys{r.keys, r.metrics},
-		Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Status: status,
+		Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Status: status, Engines: engines,
 	})
 }
 
@@ -152,7 +152,7 @@ func OpenOffline(ctx context.Context, c *config.Config, create bool) (*Offline, 
 		return nil, err
 	}
 	status := admin.Status{Version: Version(""), PID: os.Getpid(), Schema: r.db.SchemaVersion()}
-	return &Offline{rooms: r, api: r.api(func() admin.Status { return status })}, nil
+	return &Offline{rooms: r, api: r.api(func() admin.Status { return status }, nil)}, nil
 }
 
 // Client speaks to the directory's rooms.

@@ -52,7 +52,7 @@ func (a *App) Run(ctx context.Context) error {
 	defer cutCalls(nil)
 	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
 	public := a.server(base, &a.calls)
-	operator := a.server(rest, a.rooms.api(a.status))
+	operator := a.server(rest, a.rooms.api(a.status, a.upstreams.load))
 	failed := make(chan error, 3)
 	var group sync.WaitGroup
 	defer group.Wait()

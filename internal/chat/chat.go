@@ -22,18 +22,20 @@ type Emitter interface {
 	// Limits tells what is left to the caller. It comes before everything else, once
 	// it is known, also of calls that are refused.
 	Limits(s ratelimit.Status)
-	// Start comes before the first text.
+	// Start comes before the first text of any choice.
 	Start(h wire.Head) error
 	// Alive shows that a started answer is still being made.
 	Alive() error
-	// Text is a piece of the answer, never empty.
-	Text(s string) error
+	// Text is a piece of a choice with the log-probabilities of the tokens that begin in
+	// it; not both are empty. Choices are counted from 0, as many as were asked for.
+	Text(choice int, s string, logprobs []wire.Logprob) error
 	// Reasoning is a piece of how the model came to its answer, never empty.
-	Reasoning(s string) error
+	Reasoning(choice int, s string) error
 	// Tool is a piece of a tool call.
-	Tool(d *upstream.ToolDelta) error
-	// Finish ends the answer. What it covers is charged and durable by then.
-	Finish(reason wire.FinishReason, u wire.Usage) error
+	Tool(choice int, d *upstream.ToolDelta) error
+	// Finish ends the answer; reasons are those of the choices. What it covers is charged
+	// and durable by then.
+	Finish(reasons []wire.FinishReason, u wire.Usage) error
 	// Hurry comes, while another method may run, when the answer is broken off: nothing
 	// waits for a slow reader any longer.
 	Hurry()

@@ -220,16 +220,33 @@ func (r *recorder) Hurry() {}
 
 func (r *recorder) Alive() error { return r.note("alive") }
 
-func (r *recorder) Text(s string) error { return r.note(s) }
-
-func (r *recorder) Reasoning(s string) error { return r.note("(" + s + ")") }
-
-func (r *recorder) Tool(d *upstream.ToolDelta) error {
-	return r.note(fmt.Sprintf("[%d %s %s %s]", d.Index, d.ID, d.Name, d.Arguments))
+// of is how a note of a choice begins.
+func of(choice int) string {
+	if choice == 0 {
+		return ""
+	}
+	return fmt.Sprintf("#%d ", choice)
 }
 
-func (r *recorder) Finish(reason wire.FinishReason, u wire.Usage) error {
-	return r.note(fmt.Sprintf("%s %d+%d", reason, u.PromptTokens, u.CompletionTokens))
+func (r *recorder) Text(choice int, s string, logprobs []wire.Logprob) error {
+	for _, l := range logprobs {
+		s += "{" + l.Token + "}"
+	}
+	return r.note(of(choice) + s)
+}
+
+func (r *recorder) Reasoning(choice int, s string) error { return r.note(of(choice) + "(" + s + ")") }
+
+func (r *recorder) Tool(choice int, d *upstream.ToolDelta) error {
+	return r.note(of(choice) + fmt.Sprintf("[%d %s %s %s]", d.Index, d.ID, d.Name, d.Arguments))
+}
+
+func (r *recorder) Finish(reasons []wire.FinishReason, u wire.Usage) error {
+	var note strings.Builder
+	for _, reason := range reasons {
+		note.WriteString(string(reason) + " ")
+	}
+	return r.note(note.String() + fmt.Sprintf("%d+%d", u.PromptTokens, u.CompletionTokens))
 }
 
 func (r *recorder) String() string {

@@ -62,8 +62,8 @@ func (e *OutputError) Error() string {
 	return fmt.Sprintf("%s is %d, the model writes at most %d", e.Param, e.Given, e.Limit)
 }
 
-// ShortfallError is a call that the balance does not cover. Fits is the longest answer
-// that it would, 0 when not even the prompt is.
+// ShortfallError is a call that the balance does not cover. Fits is how long each choice
+// could be that it would, 0 when not even the prompt is.
 type ShortfallError struct {
 	ledger.InsufficientError
 	Fits int

@@ -119,9 +119,9 @@ type caller struct {
 	next func()
 }
 
-func (c *caller) Finish(reason wire.FinishReason, u wire.Usage) error {
+func (c *caller) Finish(reasons []wire.FinishReason, u wire.Usage) error {
 	c.next()
-	return c.recorder.Finish(reason, u)
+	return c.recorder.Finish(reasons, u)
 }
 
 func TestLimits_FreeBeforeTheEnd(t *testing.T) {
@@ -297,8 +297,12 @@ func (c *clocked) note() { c.at = append(c.at, time.Since(c.since).Round(time.Se
 
 func (c *clocked) Start(h wire.Head) error { c.note(); return c.recorder.Start(withPrint(h)) }
 func (c *clocked) Alive() error            { c.note(); return c.recorder.Alive() }
-func (c *clocked) Text(s string) error     { c.note(); return c.recorder.Text(s) }
-func (c *clocked) Finish(r wire.FinishReason, u wire.Usage) error {
+func (c *clocked) Text(choice int, s string, l []wire.Logprob) error {
+	c.note()
+	return c.recorder.Text(choice, s, l)
+}
+
+func (c *clocked) Finish(r []wire.FinishReason, u wire.Usage) error {
 	c.note()
 	return c.recorder.Finish(r, u)
 }
@@ -356,7 +360,7 @@ type stuck struct {
 
 func (s *stuck) Hurry() { close(s.hurried) }
 
-func (s *stuck) Text(string) error {
+func (s *stuck) Text(int, string, []wire.Logprob) error {
 	<-s.hurried
 	return errPipe
 }

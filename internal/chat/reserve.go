@@ -19,12 +19,13 @@ import (
 const leastOutput = 16
 
 // reserve takes everything that the call needs, or nothing: its place in the limits
-// and the credit for its prompt and the longest answer it can have.
+// and the credit for its prompt and the longest answer it can have, in all its choices.
 func (r *run) reserve() error {
 	prompt, output, least, err := r.bound()
 	if err != nil {
 		return err
 	}
+	output, least = output*r.call.Request.N, least*r.call.Request.N
 	s, who := r.service, r.call.Caller
 	balance := s.Ledger.Balance(who.Account.ID)
 	if balance.Balance() <= 0 && !r.model.Price.Free() {
@@ -55,7 +56,7 @@ func (r *run) reserve() error {
 		ticket.Cancel()
 		r.emit.Limits(s.Limiter.Peek(time.Now(), Claim(who, 0)))
 		if short, ok := errors.AsType[*ledger.InsufficientError](err); ok {
-			return &ShortfallError{InsufficientError: *short, Fits: fits(r.model.Price, prompt, short.Available)}
+			return &ShortfallError{InsufficientError: *short, Fits: fits(r.model.Price, prompt, short.Available) / r.call.Request.N}
 		}
 		return err
 	}
@@ -64,7 +65,7 @@ func (r *run) reserve() error {
 	return nil
 }
 
-// bound counts the prompt and says how long the answer may be, and how short at worst.
+// bound counts the prompt and says how long a choice may be, and how short at worst.
 func (r *run) bound() (prompt, output, least int, err error) {
 	req, m := r.call.Request, r.model
 	prompt, exact, err := r.service.Router.CountPrompt(m, req, m.ContextWindow+1)

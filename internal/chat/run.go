@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
@@ -28,14 +29,23 @@ type run struct {
 	head    wire.Head
 
 	last    upstream.Event // the newest event
-	text    []byte         // of the answer so far, where its form was promised
-	first   time.Duration  // from receipt to the first event
-	called  bool           // the answer has tool calls
-	started bool           // the emitter has had its Start
+	choices []choice
+	first   time.Duration // from receipt to the first event
+	started bool          // the emitter has had its Start
 	route   upstream.Route
 }
 
-var errNoFinish = errors.New("the answer has no end")
+// choice is what is known of one of the answers.
+type choice struct {
+	text   []byte // so far, where its form was promised
+	called bool   // it has tool calls
+	finish wire.FinishReason
+}
+
+var (
+	errNoFinish = errors.New("the answer has no end")
+	errChoice   = errors.New("the answer has a choice that was not asked for")
+)
 
 // emitError marks an error of the emitter: the caller is gone.
 type emitError struct{ err error }
@@ -58,7 +68,8 @@ func (r *run) do(ctx context.Context) (Summary, error) {
 			return r.void(err)
 		}
 	}
-	call := &upstream.Call{ID: r.head.ID, Owner: r.call.Caller.Account.ID, Request: req, MaxTokens: r.hold.OutputLimit(), Seed: seed(req)}
+	call := &upstream.Call{ID: r.head.ID, Owner: r.call.Caller.Account.ID, Request: req, MaxTokens: r.hold.OutputLimit() / req.N, Seed: seed(req)}
+	r.choices = make([]choice, req.N)
 	r.begin()
 	route, err := r.service.Router.Generate(ctx, r.model, call, func(e upstream.Event) error { return r.event(ctx, e) })
 	r.route = route
@@ -67,7 +78,7 @@ func (r *run) do(ctx context.Context) (Summary, error) {
 	}
 	gone, left := r.gone(ctx, err)
 	switch {
-	case err == nil && r.last.Finish == "":
+	case err == nil && !r.ended():
 		return r.broken(&upstream.Failure{Class: upstream.Failed, Err: errNoFinish})
 	case err == nil && !r.formed():
 		return r.broken(&upstream.Failure{Class: upstream.Failed, Err: upstream.ErrNotJSON})
@@ -101,11 +112,19 @@ func (r *run) promised() bool {
 	return k == wire.FormatJSONObject || k == wire.FormatJSONSchema
 }
 
-// formed says whether a complete answer has the form that was promised. Providers are
-// asked to write JSON; that they did is known only here. A tool call is an answer of
-// its own form.
+// ended says whether every choice has an end.
+func (r *run) ended() bool {
+	return !slices.ContainsFunc(r.choices, func(c choice) bool { return c.finish == "" })
+}
+
+// formed says whether the choices of a complete answer have the form that was promised.
+// Providers are asked to write JSON; that they did is known only here. A tool call is an
+// answer of its own form.
 func (r *run) formed() bool {
-	return !r.promised() || r.called || upstream.CheckJSON(r.call.Request.ResponseFormat.Kind, string(r.text)) == nil
+	kind := r.call.Request.ResponseFormat.Kind
+	return !r.promised() || !slices.ContainsFunc(r.choices, func(c choice) bool {
+		return !c.called && upstream.CheckJSON(kind, string(c.text)) != nil
+	})
 }
 
 // shown says whether bytes of the answer may have been released before its end.
@@ -123,13 +142,18 @@ func (r *run) event(ctx context.Context, e upstream.Event) error {
 		r.first = time.Since(r.call.Now)
 		r.head.Fingerprint = e.Fingerprint
 	}
+	if e.Choice < 0 || e.Choice >= len(r.choices) {
+		return &upstream.Failure{Class: upstream.Failed, Err: errChoice}
+	}
 	r.last = e
-	if e.Text == "" && e.Reasoning == "" && e.Tool == nil {
+	c := &r.choices[e.Choice]
+	c.finish = e.Finish
+	if e.Text == "" && e.Reasoning == "" && e.Tool == nil && len(e.Logprobs) == 0 {
 		return nil
 	}
-	r.called = r.called || e.Tool != nil
+	c.called = c.called || e.Tool != nil
 	if r.promised() {
-		r.text = append(r.text, e.Text...)
+		c.text = append(c.text, e.Text...)
 	}
 	if err := r.start(); err != nil {
 		return err
@@ -146,17 +170,17 @@ func (r *run) event(ctx context.Context, e upstream.Event) error {
 // release hands the parts of an event to the emitter.
 func (r *run) release(e *upstream.Event) error {
 	if e.Reasoning != "" {
-		if err := r.emit.Reasoning(e.Reasoning); err != nil {
+		if err := r.emit.Reasoning(e.Choice, e.Reasoning); err != nil {
 			return err
 		}
 	}
-	if e.Text != "" {
-		if err := r.emit.Text(e.Text); err != nil {
+	if e.Text != "" || len(e.Logprobs) > 0 {
+		if err := r.emit.Text(e.Choice, e.Text, e.Logprobs); err != nil {
 			return err
 		}
 	}
 	if e.Tool != nil {
-		return r.emit.Tool(e.Tool)
+		return r.emit.Tool(e.Choice, e.Tool)
 	}
 	return nil
 }
@@ -214,14 +238,18 @@ func (r *run) finish() (Summary, error) {
 		return r.void(err)
 	}
 	o := r.outcome(nil)
-	o.Ending = ledger.Ending(r.last.Finish)
+	reasons := make([]wire.FinishReason, len(r.choices))
+	for i, c := range r.choices {
+		reasons[i] = c.finish
+	}
+	o.Ending = ledger.Ending(reasons[0])
 	receipt, err := r.hold.Settle(o)
 	if err != nil {
 		return r.summary(receipt), err
 	}
 	r.leave(receipt.PromptTokens + receipt.CompletionTokens)
 	usage := wire.Usage{PromptTokens: receipt.PromptTokens, CompletionTokens: receipt.CompletionTokens, CachedTokens: receipt.CachedTokens}
-	if err := r.emit.Finish(r.last.Finish, usage); err != nil {
+	if err := r.emit.Finish(reasons, usage); err != nil {
 		return r.summary(receipt), fmt.Errorf("%w: %w", ErrClientGone, err)
 	}
 	return r.summary(receipt), nil
@@ -264,7 +292,7 @@ func ending(err error, ours ledger.Ending) ledger.Ending {
 // outcome is what is known of the call now. err is what ended it.
 func (r *run) outcome(err error) ledger.Outcome {
 	o := ledger.Outcome{
-		PromptTokens: r.hold.PromptTokens(), CompletionTokens: r.last.Completion, Status: 200, UsageSource: ledger.UsageCounted,
+		PromptTokens: r.hold.PromptTokens(), CachedTokens: min(r.last.Cached, r.hold.PromptTokens()), CompletionTokens: r.last.Completion, Status: 200, UsageSource: ledger.UsageCounted,
 		Target: r.route.Target, Attempts: r.route.Attempts, FirstToken: r.first,
 	}
 	if !r.exact {
@@ -286,7 +314,7 @@ func (r *run) outcome(err error) ledger.Outcome {
 // charged: no price can be put on it, and its hold would stay for ever.
 func (r *run) plausible(u *wire.Usage) bool {
 	within := func(n, most int) bool { return n >= 0 && n <= most }
-	return within(u.PromptTokens, r.model.ContextWindow) && within(u.CompletionTokens, r.model.ContextWindow) && within(u.CachedTokens, u.PromptTokens)
+	return within(u.PromptTokens, r.model.ContextWindow) && within(u.CompletionTokens, r.call.Request.N*r.model.ContextWindow) && within(u.CachedTokens, u.PromptTokens)
 }
 
 func (r *run) summary(rec ledger.Receipt) Summary {

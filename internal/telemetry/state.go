@@ -1,13 +1,29 @@
 package telemetry
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Engine is what an embedded engine does at this moment and has done since its start.
 type Engine struct {
-	Running, Waiting      int
-	PagesUsed, PagesTotal int
-	Generated, Prompt     int64 // tokens
-	Steps                 int64
+	Running, Places, Waiting           int
+	PagesUsed, PagesCached, PagesTotal int
+	Generated, Prompt                  int64 // tokens
+	PrefixQueries, PrefixHits          int64 // tokens
+	Steps                              int64
+	Busy                               time.Duration
+	TokensPerSecond                    float64
+	QueueTime, FirstToken              Histogram
+}
+
+// Histogram is durations that were counted elsewhere.
+type Histogram struct {
+	Bounds []time.Duration // rising
+	Counts []int64         // of what is above the bound before and not above its own
+	Count  int64           // of all
+	Sum    time.Duration
 }
 
 // Ready reports by f whether calls can be served, at every scrape.
@@ -35,14 +51,25 @@ func (m *Metrics) Engines(f func() map[string]Engine) {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, []string{"upstream"}, nil)
 	}
+	gauge, counter := prometheus.GaugeValue, prometheus.CounterValue
 	c.values = []value{
-		{desc("parley_engine_running", "Calls that are computed together."), prometheus.GaugeValue, func(e Engine) float64 { return float64(e.Running) }},
-		{desc("parley_engine_waiting", "Calls that wait for a place."), prometheus.GaugeValue, func(e Engine) float64 { return float64(e.Waiting) }},
-		{desc("parley_engine_pages_used", "Pages of keys and values in use, 16 positions each."), prometheus.GaugeValue, func(e Engine) float64 { return float64(e.PagesUsed) }},
-		{desc("parley_engine_pages", "Pages of keys and values that there are."), prometheus.GaugeValue, func(e Engine) float64 { return float64(e.PagesTotal) }},
-		{desc("parley_engine_generated_tokens_total", "Tokens generated."), prometheus.CounterValue, func(e Engine) float64 { return float64(e.Generated) }},
-		{desc("parley_engine_prompt_tokens_total", "Tokens of prompts computed."), prometheus.CounterValue, func(e Engine) float64 { return float64(e.Prompt) }},
-		{desc("parley_engine_steps_total", "Steps, each over all running calls."), prometheus.CounterValue, func(e Engine) float64 { return float64(e.Steps) }},
+		{desc("parley_engine_running", "Choices of calls that are computed together."), gauge, func(e Engine) float64 { return float64(e.Running) }},
+		{desc("parley_engine_places", "How many may be computed together."), gauge, func(e Engine) float64 { return float64(e.Places) }},
+		{desc("parley_engine_waiting", "Calls that wait for a place."), gauge, func(e Engine) float64 { return float64(e.Waiting) }},
+		{desc("parley_engine_pages_used", "Pages of keys and values in use, 16 positions each."), gauge, func(e Engine) float64 { return float64(e.PagesUsed) }},
+		{desc("parley_engine_pages_cached", "Pages not in use that a prompt may find again."), gauge, func(e Engine) float64 { return float64(e.PagesCached) }},
+		{desc("parley_engine_pages", "Pages of keys and values that there are."), gauge, func(e Engine) float64 { return float64(e.PagesTotal) }},
+		{desc("parley_engine_generated_tokens_total", "Tokens generated."), counter, func(e Engine) float64 { return float64(e.Generated) }},
+		{desc("parley_engine_prompt_tokens_total", "Tokens of prompts computed."), counter, func(e Engine) float64 { return float64(e.Prompt) }},
+		{desc("parley_engine_prefix_cache_queries_total", "Tokens of prompts looked up in the cache."), counter, func(e Engine) float64 { return float64(e.PrefixQueries) }},
+		{desc("parley_engine_prefix_cache_hits_total", "Tokens of prompts found in the cache."), counter, func(e Engine) float64 { return float64(e.PrefixHits) }},
+		{desc("parley_engine_steps_total", "Steps, each over all running calls."), counter, func(e Engine) float64 { return float64(e.Steps) }},
+		{desc("parley_engine_busy_seconds_total", "Time spent in steps."), counter, func(e Engine) float64 { return e.Busy.Seconds() }},
+		{desc("parley_engine_tokens_per_second", "Tokens generated a second of computing, lately."), gauge, func(e Engine) float64 { return e.TokensPerSecond }},
+	}
+	c.histograms = []histogram{
+		{desc("parley_engine_queue_time_seconds", "From the arrival of a call to its beginning."), func(e Engine) Histogram { return e.QueueTime }},
+		{desc("parley_engine_time_to_first_token_seconds", "From the arrival of a call to its first token."), func(e Engine) Histogram { return e.FirstToken }},
 	}
 	m.registry.MustRegister(c)
 }
@@ -53,16 +80,36 @@ type value struct {
 	of   func(Engine) float64
 }
 
+type histogram struct {
+	desc *prometheus.Desc
+	of   func(Engine) Histogram
+}
+
+// metric is h in the shape of the field, where a bucket has all that is not above it.
+func (h histogram) metric(e Engine, id string) prometheus.Metric {
+	all := h.of(e)
+	buckets, n := make(map[float64]uint64, len(all.Bounds)), int64(0)
+	for i, bound := range all.Bounds {
+		n += all.Counts[i]
+		buckets[bound.Seconds()] = uint64(n)
+	}
+	return prometheus.MustNewConstHistogram(h.desc, uint64(all.Count), all.Sum.Seconds(), buckets, id)
+}
+
 // engines is a collector: the numbers of one scrape belong to one moment.
 type engines struct {
-	state  func() map[string]Engine
-	values []value
+	state      func() map[string]Engine
+	values     []value
+	histograms []histogram
 }
 
 // Describe sends the descriptions.
 func (c *engines) Describe(out chan<- *prometheus.Desc) {
 	for _, v := range c.values {
 		out <- v.desc
+	}
+	for _, h := range c.histograms {
+		out <- h.desc
 	}
 }
 
@@ -71,6 +118,9 @@ func (c *engines) Collect(out chan<- prometheus.Metric) {
 	for id, e := range c.state() {
 		for _, v := range c.values {
 			out <- prometheus.MustNewConstMetric(v.desc, v.kind, v.of(e), id)
+		}
+		for _, h := range c.histograms {
+			out <- h.metric(e, id)
 		}
 	}
 }

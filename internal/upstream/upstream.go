@@ -18,18 +18,21 @@ type Call struct {
 	Model     string // the model's name at the provider
 	Window    int    // the context window that the caller knows of; 0 when unknown
 	Request   *wire.ChatRequest
-	MaxTokens int    // of the answer, always set: the hold covers no more
+	MaxTokens int    // of each choice, always set: the hold covers no more
 	Seed      uint64 // given by the caller, else random
 }
 
 // Event is one piece of an answer. It is valid until yield returns.
 type Event struct {
+	Choice      int               // which of the request's N choices it is of, from 0
 	Text        string            // whole runes
+	Logprobs    []wire.Logprob    // of the tokens that begin in Text, where they were asked for
 	Reasoning   string            // of models that show how they think
 	Tool        *ToolDelta        // a piece of a tool call
-	Completion  int               // tokens of answer so far, this piece included
-	Finish      wire.FinishReason // set on the last event only
-	Usage       *wire.Usage       // what the provider itself counted, on the last event, if it did
+	Completion  int               // tokens of all choices so far, this piece included
+	Cached      int               // tokens of the prompt that were not computed again, if the provider counts itself as it goes
+	Finish      wire.FinishReason // set on the last event of each choice only
+	Usage       *wire.Usage       // what the provider itself counted, on the last event of all, if it did
 	Fingerprint string            // of model and build, the same in every event
 }
 
@@ -56,7 +59,8 @@ type Provider interface {
 	// Capabilities is what the model of that name can do.
 	Capabilities(model string) wire.Capabilities
 	// Generate computes one answer and hands each piece to yield, in order and from
-	// the calling goroutine. It returns nil after an event with Finish. An error of
+	// the calling goroutine; choices may take turns. It returns nil after an event with
+	// Finish of every choice. An error of
 	// yield stops it and is returned as it is; so is the cause of ctx. A caller's
 	// fault that only the provider sees is [*Rejected]. Everything else is a
 	// [*Failure]. When it returns, nothing is computed any more.

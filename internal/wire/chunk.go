@@ -32,9 +32,11 @@ func (e *ChunkEncoder) open(dst []byte, choice int) []byte {
 }
 
 // shut ends a chunk that is not the choice's last.
-func (e *ChunkEncoder) shut(dst []byte) []byte {
-	dst = append(dst, `},"logprobs":null,"finish_reason":null}`...)
-	return append(dst, e.tail...)
+func (e *ChunkEncoder) shut(dst []byte) []byte { return e.shutWith(dst, nil) }
+
+func (e *ChunkEncoder) shutWith(dst []byte, logprobs []Logprob) []byte {
+	dst = appendLogprobs(append(dst, "},"...), logprobs)
+	return append(append(dst, `,"finish_reason":null}`...), e.tail...)
 }
 
 // AppendRole appends the chunk that opens a choice.
@@ -46,8 +48,14 @@ func (e *ChunkEncoder) AppendRole(dst []byte, choice int) []byte {
 // AppendContent appends a chunk with a piece of the text. Text that may be
 // long goes through [SplitDelta] first.
 func (e *ChunkEncoder) AppendContent(dst []byte, choice int, text string) []byte {
+	return e.AppendContentLogprobs(dst, choice, text, nil)
+}
+
+// AppendContentLogprobs appends a chunk with a piece of the text, which may be "", and
+// the tokens that begin in it. What may be long goes through [SplitLogprobs] first.
+func (e *ChunkEncoder) AppendContentLogprobs(dst []byte, choice int, text string, logprobs []Logprob) []byte {
 	dst = appendString(append(e.open(dst, choice), `"content":`...), text)
-	return e.shut(dst)
+	return e.shutWith(dst, logprobs)
 }
 
 // AppendReasoning appends a chunk with a piece of the reasoning of models that

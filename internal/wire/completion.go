@@ -36,7 +36,10 @@ type Choice struct {
 	Reasoning string // reasoning_content; left out when empty
 	// ToolCalls makes an empty Content null; empty arguments become {}.
 	ToolCalls []ToolCall
-	Finish    FinishReason
+	// Logprobs is of the tokens of Content; nil, written as null, where they were not
+	// asked for.
+	Logprobs []Logprob
+	Finish   FinishReason
 }
 
 // AppendJSON appends the chat.completion object.
@@ -90,7 +93,7 @@ func (c *Choice) appendJSON(dst []byte, index int) []byte {
 		}
 		dst = append(dst, ']')
 	}
-	dst = append(dst, `},"logprobs":null,"finish_reason":`...)
+	dst = append(appendLogprobs(append(dst, "},"...), c.Logprobs), `,"finish_reason":`...)
 	return append(appendString(dst, string(c.Finish)), '}')
 }
 

@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -20,6 +21,20 @@ const prefix = `{"id":"chatcmpl-X","object":"chat.completion.chunk","created":1,
 
 const usageJSON = `{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,"prompt_tokens_details":{"cached_tokens":1,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}`
 
+func logprobs() []wire.Logprob {
+	return []wire.Logprob{
+		{Token: "Hi", Bytes: []byte("Hi"), Logprob: float64(float32(-0.31725305)), Top: []wire.Logprob{
+			{Token: "\xc3", Bytes: []byte{0xc3}, Logprob: -1e-7},
+			{Token: "<", Logprob: math.Inf(-1)},
+		}},
+		{Token: "", Bytes: []byte{}, Logprob: math.NaN()},
+	}
+}
+
+const logprobsJSON = `{"content":[{"token":"Hi","logprob":-0.31725305,"bytes":[72,105],"top_logprobs":[` +
+	`{"token":"�","logprob":-1e-07,"bytes":[195]},{"token":"<","logprob":-9999,"bytes":null}]},` +
+	`{"token":"","logprob":-9999,"bytes":[],"top_logprobs":[]}],"refusal":null}`
+
 // TestChunkEncoder_Golden has the exact bytes of a text stream (case 63) and
 // of a stream of two tool calls (case 77), without and with usage (case 65).
 func TestChunkEncoder_Golden(t *testing.T) {
@@ -29,6 +44,7 @@ func TestChunkEncoder_Golden(t *testing.T) {
 		add := func(b []byte) { out = append(out, string(b)) }
 		add(e.AppendRole(nil, 0))
 		add(e.AppendContent(nil, 0, "Hel"))
+		add(e.AppendContentLogprobs(nil, 1, "Hi", logprobs()))
 		add(e.AppendReasoning(nil, 0, "hm"))
 		add(e.AppendKeepAlive(nil, 1))
 		add(e.AppendToolCall(nil, 0, 0, "call_a", "get_weather", true))
@@ -43,6 +59,7 @@ func TestChunkEncoder_Golden(t *testing.T) {
 	want := []string{
 		`{"index":0,"delta":{"role":"assistant","content":"","refusal":null` + end,
 		`{"index":0,"delta":{"content":"Hel"` + end,
+		`{"index":1,"delta":{"content":"Hi"},"logprobs":` + logprobsJSON + `,"finish_reason":null}]`,
 		`{"index":0,"delta":{"reasoning_content":"hm"` + end,
 		`{"index":1,"delta":{` + end,
 		`{"index":0,"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"get_weather","arguments":""}}]` + end,
@@ -88,13 +105,17 @@ func TestCompletion_Golden(t *testing.T) {
 			{Finish: wire.FinishLength},
 			{Finish: wire.FinishToolCalls, ToolCalls: []wire.ToolCall{{ID: "call_a", Name: "f", Arguments: `{"a":1}`}, {ID: "call_b", Name: "g"}}},
 			{Refusal: "No.", Reasoning: "hm", Finish: wire.FinishStop},
+			{Content: "Hi", Logprobs: logprobs(), Finish: wire.FinishStop},
+			{Logprobs: []wire.Logprob{}, Finish: wire.FinishStop},
 		},
 	}
 	want := `{"id":"chatcmpl-X","object":"chat.completion","created":1,"model":"svc-pulse","system_fingerprint":"fp_1","choices":[` +
 		`{"index":0,"message":{"role":"assistant","content":"Hello","refusal":null},"logprobs":null,"finish_reason":"stop"},` +
 		`{"index":1,"message":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":"length"},` +
 		`{"index":2,"message":{"role":"assistant","content":null,"refusal":null,"tool_calls":[{"id":"call_a","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},{"id":"call_b","type":"function","function":{"name":"g","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"},` +
-		`{"index":3,"message":{"role":"assistant","content":null,"refusal":"No.","reasoning_content":"hm"},"logprobs":null,"finish_reason":"stop"}],"usage":` + usageJSON + `}`
+		`{"index":3,"message":{"role":"assistant","content":null,"refusal":"No.","reasoning_content":"hm"},"logprobs":null,"finish_reason":"stop"},` +
+		`{"index":4,"message":{"role":"assistant","content":"Hi","refusal":null},"logprobs":` + logprobsJSON + `,"finish_reason":"stop"},` +
+		`{"index":5,"message":{"role":"assistant","content":"","refusal":null},"logprobs":{"content":[],"refusal":null},"finish_reason":"stop"}],"usage":` + usageJSON + `}`
 	if diff := cmp.Diff(want, string(c.AppendJSON(nil))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -197,6 +218,34 @@ func TestRuneJoiner(t *testing.T) {
 			if all.String() != text || j.Flush() != "" {
 				t.Errorf("Join of %q by %d gives %q", text, size, all.String())
 			}
+		}
+	}
+}
+
+// However many log-probabilities come at once, no event is long, and none is lost.
+func TestSplitLogprobs(t *testing.T) {
+	t.Parallel()
+	long := wire.Logprob{Token: strings.Repeat("\x01", 100), Bytes: make([]byte, 100), Logprob: -1}
+	for range 20 {
+		long.Top = append(long.Top, wire.Logprob{Token: long.Token, Bytes: long.Bytes, Logprob: -1})
+	}
+	e := wire.NewChunkEncoder(head(), true)
+	for _, entry := range []wire.Logprob{long, {Token: "a", Bytes: []byte("a")}} {
+		list := make([]wire.Logprob, 500)
+		for i := range list {
+			list[i] = entry
+		}
+		total := 0
+		for rest := list; rest != nil; {
+			var head []wire.Logprob
+			head, rest = wire.SplitLogprobs(rest)
+			total += len(head)
+			if n := len(e.AppendContentLogprobs(nil, 0, strings.Repeat("a", 16<<10), head)); n > 60<<10 || len(head) == 0 {
+				t.Fatalf("an event of %d bytes with %d entries", n, len(head))
+			}
+		}
+		if total != len(list) {
+			t.Errorf("%d of %d entries", total, len(list))
 		}
 	}
 }

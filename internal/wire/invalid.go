@@ -108,6 +108,13 @@ func badLogitBiasKey(key string) *Error {
 		"Invalid key in 'logit_bias': '"+clip(key)+"'. You should only be submitting non-negative integers.")
 }
 
+// UnknownBiasToken is the 400 for a bias of a token that a vocabulary of tokens does
+// not have.
+func UnknownBiasToken(id, tokens int) *Error {
+	return invalid("invalid_value", "logit_bias",
+		"Invalid key in 'logit_bias': '"+itoa(id)+"'. The tokens of this model are 0 to "+itoa(tokens-1)+".")
+}
+
 func nullContent(i int) *Error {
 	return invalid("invalid_type", "messages.["+itoa(i)+"].content", "Invalid value for 'content': expected a string, got null.")
 }

@@ -16,6 +16,7 @@ import (
 type whole struct {
 	e           *engine.Engine
 	temperature float64
+	owners      int // a new one finds nothing in the cache
 }
 
 func openEngine(weights string, s setting, temperature float64) (*whole, error) {
@@ -23,12 +24,13 @@ func openEngine(weights string, s setting, temperature float64) (*whole, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &whole{e, temperature}, nil
+	return &whole{e: e, temperature: temperature}, nil
 }
 
 func (w *whole) prompt() (seconds float64, err error) {
+	w.owners++
 	return timed(func() error {
-		for _, err := range w.e.Generate(context.Background(), engine.Request{Prompt: ids(prefill, 0), MaxTokens: 1}) {
+		for _, err := range w.e.Generate(context.Background(), engine.Request{Owner: fmt.Sprint(w.owners), Prompt: ids(prefill, 0), MaxTokens: 1}) {
 			if err != nil {
 				return err
 			}
@@ -47,7 +49,7 @@ func (w *whole) decode(n int) (float64, error) {
 	first := make(chan struct{}, n)
 	for i := range n - 1 {
 		wg.Go(func() {
-			r := engine.Request{Prompt: ids(behind, i), MaxTokens: 4 * steps, Temperature: w.temperature, TopP: 0.95, Seed: uint64(i)}
+			r := engine.Request{Owner: fmt.Sprint(i), Prompt: ids(behind, i), MaxTokens: 4 * steps, Temperature: w.temperature, TopP: 0.95, Seed: uint64(i)}
 			for tok := range w.e.Generate(ctx, r) {
 				if tok.Generated == 1 {
 					first <- struct{}{}
@@ -61,7 +63,7 @@ func (w *whole) decode(n int) (float64, error) {
 		<-first
 	}
 	var begin time.Time
-	for tok, err := range w.e.Generate(ctx, engine.Request{Prompt: ids(behind, n), MaxTokens: 1 + steps, Temperature: w.temperature, TopP: 0.95, Seed: uint64(n)}) {
+	for tok, err := range w.e.Generate(ctx, engine.Request{Owner: fmt.Sprint(n), Prompt: ids(behind, n), MaxTokens: 1 + steps, Temperature: w.temperature, TopP: 0.95, Seed: uint64(n)}) {
 		if err != nil {
 			return 0, err
 		}

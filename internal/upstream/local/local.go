@@ -38,31 +38,29 @@ func (p *Provider) CountPrompt(req *wire.ChatRequest, limit int) (int, bool, err
 	return len(ids), true, err
 }
 
-// Capabilities is plain text: constrained output, penalties, log-probabilities and
-// several choices are not there yet and are refused rather than ignored.
-func (p *Provider) Capabilities(string) wire.Capabilities { return wire.Capabilities{} }
+// Capabilities is text with everything that bears on how it is drawn. Constrained
+// output is not there yet and is refused rather than ignored.
+func (p *Provider) Capabilities(string) wire.Capabilities {
+	return wire.Capabilities{FrequencyPenalty: true, PresencePenalty: true, LogitBias: true, Logprobs: true, MultipleChoices: true}
+}
 
 // Generate computes the answer with the engine's own token counts.
 func (p *Provider) Generate(ctx context.Context, call *upstream.Call, yield func(upstream.Event) error) error {
-	req := call.Request
-	prompt, err := p.engine.Encode(messages(req), 0)
+	r, err := p.request(call)
 	if err != nil {
-		return &upstream.Failure{Class: upstream.Failed, Err: err}
+		return err
 	}
-	// Behind a target whose prompts are estimated, the bound may be more than fits.
-	window := p.engine.Info().Context
-	if len(prompt) >= window {
-		return &upstream.Rejected{Answer: wire.ContextLengthExceeded(window, len(prompt), false), Err: engine.ErrTooLong}
-	}
-	tokens := p.engine.Generate(ctx, engine.Request{
-		Owner: call.Owner, Prompt: prompt, MaxTokens: min(call.MaxTokens, window-len(prompt)),
-		Temperature: req.Temperature, TopP: req.TopP, Seed: call.Seed, Stop: req.Stop,
-	})
-	for t, err := range tokens {
+	counts := make([]int, r.Choices)
+	total, ended := 0, 0
+	for t, err := range p.engine.Generate(ctx, r) {
 		if err != nil {
 			return failure(ctx, err)
 		}
-		e := upstream.Event{Text: t.Text, Completion: t.Generated, Fingerprint: p.fingerprint}
+		total += t.Generated - counts[t.Choice]
+		counts[t.Choice] = t.Generated
+		e := upstream.Event{
+			Choice: t.Choice, Text: t.Text, Logprobs: logprobs(t.Logprobs), Completion: total, Cached: t.Cached, Fingerprint: p.fingerprint,
+		}
 		switch t.Finish {
 		case engine.FinishStop:
 			e.Finish = wire.FinishStop
@@ -73,10 +71,61 @@ func (p *Provider) Generate(ctx context.Context, call *upstream.Call, yield func
 			return err
 		}
 		if e.Finish != "" {
-			return nil
+			ended++
 		}
 	}
-	return &upstream.Failure{Class: upstream.Cut, Err: errors.New("the engine ended without a finish")}
+	if ended < r.Choices {
+		return &upstream.Failure{Class: upstream.Cut, Err: errors.New("the engine ended without a finish")}
+	}
+	return nil
+}
+
+// request is what the engine is asked for.
+func (p *Provider) request(call *upstream.Call) (engine.Request, error) {
+	req := call.Request
+	prompt, err := p.engine.Encode(messages(req), 0)
+	if err != nil {
+		return engine.Request{}, &upstream.Failure{Class: upstream.Failed, Err: err}
+	}
+	info := p.engine.Info()
+	// Behind a target whose prompts are estimated, the bound may be more than fits.
+	if len(prompt) >= info.Context {
+		return engine.Request{}, &upstream.Rejected{Answer: wire.ContextLengthExceeded(info.Context, len(prompt), false), Err: engine.ErrTooLong}
+	}
+	r := engine.Request{
+		Owner: call.Owner, Prompt: prompt, MaxTokens: min(call.MaxTokens, info.Context-len(prompt)), Choices: max(req.N, 1),
+		Temperature: req.Temperature, TopP: req.TopP, Seed: call.Seed, Stop: req.Stop,
+		FrequencyPenalty: req.FrequencyPenalty, PresencePenalty: req.PresencePenalty,
+		Logprobs: req.Logprobs, TopLogprobs: req.TopLogprobs,
+	}
+	for id, bias := range req.LogitBias {
+		if id >= info.Vocab {
+			return engine.Request{}, &upstream.Rejected{Answer: wire.UnknownBiasToken(id, info.Vocab), Err: engine.ErrRequest}
+		}
+		if r.LogitBias == nil {
+			r.LogitBias = make(map[int32]float64, len(req.LogitBias))
+		}
+		r.LogitBias[int32(id)] = bias
+	}
+	return r, nil
+}
+
+func logprobs(list []engine.Logprob) []wire.Logprob {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]wire.Logprob, len(list))
+	for i, l := range list {
+		out[i] = candidate(l.Candidate)
+		for _, c := range l.Top {
+			out[i].Top = append(out[i].Top, candidate(c))
+		}
+	}
+	return out
+}
+
+func candidate(c engine.Candidate) wire.Logprob {
+	return wire.Logprob{Token: string(c.Bytes), Bytes: c.Bytes, Logprob: float64(c.Logprob)}
 }
 
 func failure(ctx context.Context, err error) error {

@@ -3,7 +3,6 @@ package openai
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -21,16 +20,22 @@ const (
 	keptBytes = 64 << 10
 )
 
-// chunk is what one event says of the first choice. Its slices are valid until the
-// next decode.
+// chunk is what one event says. Its slices are valid until the next decode.
 type chunk struct {
+	pieces   []piece // of choices, in the order of the event
+	usage    wire.Usage
+	hasUsage bool
+	fault    bool // the event is an error
+}
+
+// piece is what an event says of one choice.
+type piece struct {
+	index     int
 	text      []byte
 	reasoning []byte
 	finish    []byte // empty: not yet
 	tools     []toolPiece
-	usage     wire.Usage
-	hasUsage  bool
-	fault     bool // the event is an error
+	logprobs  []wire.Logprob
 }
 
 // toolPiece is a piece of a tool call as the provider sends it.
@@ -62,8 +67,15 @@ func newReader() *reader {
 // small says whether it is worth keeping: an answer of huge events leaves large buffers.
 func (r *reader) small() bool {
 	c := &r.decoder.chunk
-	clear(c.tools[:cap(c.tools)])
-	return cap(c.text)+cap(c.reasoning) <= keptBytes && cap(c.tools) <= maxToolCalls
+	bytes, tools := 0, 0
+	for i := range c.pieces[:cap(c.pieces)] {
+		p := &c.pieces[:cap(c.pieces)][i]
+		bytes += cap(p.text) + cap(p.reasoning)
+		tools += cap(p.tools)
+		p.logprobs = nil
+		clear(p.tools[:cap(p.tools)])
+	}
+	return bytes <= keptBytes && tools <= maxToolCalls && cap(c.pieces) <= 2*wire.MaxChoices
 }
 
 func newDecoder() *decoder {
@@ -77,7 +89,7 @@ func newDecoder() *decoder {
 // another type than it must have.
 func (d *decoder) decode(data []byte) (*chunk, error) {
 	c := &d.chunk
-	*c = chunk{text: c.text[:0], reasoning: c.reasoning[:0], finish: c.finish[:0], tools: c.tools[:0]}
+	*c = chunk{pieces: c.pieces[:0]}
 	d.buf = *bytes.NewBuffer(data)
 	d.dec.Reset(&d.buf, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 	if d.dec.PeekKind() != '{' {
@@ -149,6 +161,7 @@ func memberName(quoted []byte) string {
 		"choices", "usage", "error", "object", "index", "delta", "finish_reason", "content", "refusal", "reasoning_content", "reasoning",
 		"tool_calls", "id", "function", "name", "arguments", "prompt_tokens", "completion_tokens",
 		"prompt_tokens_details", "completion_tokens_details", "cached_tokens", "reasoning_tokens", "prompt_cache_hit_tokens",
+		"logprobs", "token", "logprob", "bytes", "top_logprobs",
 	} {
 		if len(quoted) == len(name)+2 && string(quoted[1:len(quoted)-1]) == name {
 			return name
@@ -173,45 +186,49 @@ func (d *decoder) top(name string) error {
 	return d.dec.SkipValue()
 }
 
-// choice keeps what belongs to the first choice; others were not asked for.
+// choice reads into a piece, whose memory an earlier chunk may have left.
 func (d *decoder) choice() error {
 	c := &d.chunk
-	text, reasoning, tools, finish := len(c.text), len(c.reasoning), len(c.tools), len(c.finish)
-	index := 0
-	err := d.object(func(d *decoder, name string) (err error) {
+	if n := len(c.pieces); n < cap(c.pieces) {
+		c.pieces = c.pieces[:n+1]
+	} else {
+		c.pieces = append(c.pieces, piece{})
+	}
+	p := d.piece()
+	*p = piece{text: p.text[:0], reasoning: p.reasoning[:0], finish: p.finish[:0], tools: p.tools[:0]}
+	return d.object(func(d *decoder, name string) (err error) {
+		p := d.piece()
 		switch name {
 		case "index":
-			index, err = d.integer(0)
+			p.index, err = d.integer(0)
 			return err
 		case "delta":
 			return d.object((*decoder).delta)
+		case "logprobs":
+			return d.object((*decoder).scores)
 		case "finish_reason":
-			if finish > 0 {
-				return d.dec.SkipValue()
-			}
-			c.finish, err = d.text(c.finish[:0])
+			p.finish, err = d.text(p.finish[:0])
 			return err
 		}
 		return d.dec.SkipValue()
 	})
-	if index != 0 {
-		c.text, c.reasoning, c.tools, c.finish = c.text[:text], c.reasoning[:reasoning], c.tools[:tools], c.finish[:finish]
-	}
-	return err
 }
 
+// piece is the one that is being read.
+func (d *decoder) piece() *piece { return &d.chunk.pieces[len(d.chunk.pieces)-1] }
+
 func (d *decoder) delta(name string) (err error) {
-	c := &d.chunk
+	p := d.piece()
 	switch name {
 	case "content", "refusal":
-		c.text, err = d.text(c.text)
+		p.text, err = d.text(p.text)
 		return err
 	case "reasoning_content", "reasoning":
 		// Some servers send both, with the same words.
-		if len(c.reasoning) > 0 {
+		if len(p.reasoning) > 0 {
 			return d.dec.SkipValue()
 		}
-		c.reasoning, err = d.text(c.reasoning)
+		p.reasoning, err = d.text(p.reasoning)
 		return err
 	case "tool_calls":
 		return d.array((*decoder).tool)
@@ -220,12 +237,18 @@ func (d *decoder) delta(name string) (err error) {
 }
 
 func (d *decoder) tool() error {
-	d.chunk.tools = append(d.chunk.tools, toolPiece{index: -1})
+	p := d.piece()
+	p.tools = append(p.tools, toolPiece{index: -1})
 	return d.object((*decoder).toolMember)
 }
 
+func (d *decoder) toolPiece() *toolPiece {
+	tools := d.piece().tools
+	return &tools[len(tools)-1]
+}
+
 func (d *decoder) toolMember(name string) (err error) {
-	t := &d.chunk.tools[len(d.chunk.tools)-1]
+	t := d.toolPiece()
 	switch name {
 	case "index":
 		t.index, err = d.integer(-1)
@@ -243,7 +266,7 @@ func (d *decoder) toolMember(name string) (err error) {
 }
 
 func (d *decoder) function(name string) (err error) {
-	t := &d.chunk.tools[len(d.chunk.tools)-1]
+	t := d.toolPiece()
 	switch name {
 	case "name":
 		t.name, err = d.string()
@@ -296,58 +319,6 @@ func (d *decoder) text(dst []byte) ([]byte, error) {
 		return dst, d.mistyped()
 	}
 	return appendUnquote(dst, value[1:len(value)-1]), nil
-}
-
-// usage reads the counts. Counts that cannot be true are as good as none; an answer is
-// not lost over them.
-func (d *decoder) usage() error {
-	if d.dec.PeekKind() != '{' {
-		return d.dec.SkipValue()
-	}
-	prompt, completion, cached, reasoning := -1, -1, 0, 0
-	count := func(n *int) error {
-		value, err := d.dec.ReadValue()
-		if f, bad := strconv.ParseFloat(string(value), 64); bad == nil && f == math.Trunc(f) && f >= 0 && f <= maxTokens {
-			*n = int(f)
-		} else if value.Kind() != 'n' {
-			*n = -1
-		}
-		return err
-	}
-	details := func(known string, n *int) error {
-		if d.dec.PeekKind() != '{' {
-			return d.dec.SkipValue()
-		}
-		return d.object(func(d *decoder, name string) error {
-			if name == known {
-				return count(n)
-			}
-			return d.dec.SkipValue()
-		})
-	}
-	err := d.object(func(d *decoder, name string) error {
-		switch name {
-		case "prompt_tokens":
-			return count(&prompt)
-		case "completion_tokens":
-			return count(&completion)
-		case "prompt_cache_hit_tokens":
-			return count(&cached)
-		case "prompt_tokens_details":
-			return details("cached_tokens", &cached)
-		case "completion_tokens_details":
-			return details("reasoning_tokens", &reasoning)
-		}
-		return d.dec.SkipValue()
-	})
-	if prompt >= 0 && completion >= 0 {
-		d.chunk.hasUsage = true
-		d.chunk.usage = wire.Usage{
-			PromptTokens: prompt, CompletionTokens: completion,
-			CachedTokens: max(0, min(cached, prompt)), ReasoningTokens: max(0, min(reasoning, completion)),
-		}
-	}
-	return err
 }
 
 // appendUnquote appends what stands between the quotes of a JSON string whose syntax

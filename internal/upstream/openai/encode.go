@@ -31,6 +31,9 @@ type request struct {
 	FrequencyPenalty    float64            `json:"frequency_penalty,omitempty"`
 	PresencePenalty     float64            `json:"presence_penalty,omitempty"`
 	LogitBias           map[string]float64 `json:"logit_bias,omitempty"`
+	N                   int                `json:"n,omitempty"`
+	Logprobs            bool               `json:"logprobs,omitempty"`
+	TopLogprobs         int                `json:"top_logprobs,omitempty"`
 	Tools               []tool             `json:"tools,omitempty"`
 	ToolChoice          any                `json:"tool_choice,omitempty"`
 	ParallelToolCalls   *bool              `json:"parallel_tool_calls,omitempty"`
@@ -107,7 +110,11 @@ func (p *Provider) encode(call *upstream.Call, bound int) ([]byte, error) {
 		Stream: true, StreamOptions: streamOptions{IncludeUsage: true},
 		Seed: req.Seed, Stop: req.Stop[:min(len(req.Stop), maxStops)],
 		FrequencyPenalty: req.FrequencyPenalty, PresencePenalty: req.PresencePenalty,
+		Logprobs: req.Logprobs, TopLogprobs: req.TopLogprobs,
 		ReasoningEffort: req.ReasoningEffort, ResponseFormat: format(req.ResponseFormat),
+	}
+	if req.N > 1 {
+		r.N = req.N
 	}
 	if p.options.CompletionTokens {
 		r.MaxCompletionTokens = bound

@@ -119,7 +119,7 @@ func (p *Provider) Close() { p.transport.close() }
 func (p *Provider) Capabilities(string) wire.Capabilities {
 	return wire.Capabilities{
 		JSONObject: true, JSONSchema: true, Tools: true,
-		FrequencyPenalty: true, PresencePenalty: true, LogitBias: true,
+		FrequencyPenalty: true, PresencePenalty: true, LogitBias: true, Logprobs: true, MultipleChoices: true,
 	}
 }
 
@@ -130,8 +130,9 @@ func (p *Provider) CountPrompt(req *wire.ChatRequest, limit int) (int, bool, err
 	return n, false, err
 }
 
-// Generate asks the provider for a stream with usage, whatever the caller asked for.
-// Of several choices only the first is taken. When the provider says that prompt and
+// Generate asks the provider for a stream with usage, whatever the caller asked for. A
+// provider that leaves out choices or log-probabilities that were asked for has failed.
+// When the provider says that prompt and
 // bound together are too long, and how long the prompt is, it is asked once more for
 // what fits.
 func (p *Provider) Generate(ctx context.Context, call *upstream.Call, yield func(upstream.Event) error) error {

@@ -51,6 +51,18 @@ const withTools = `,"stream":true,"tools":[{"type":"function","function":{"name"
 
 // show writes an event in short.
 func show(e upstream.Event) string {
+	s := ""
+	if e.Choice > 0 {
+		s = fmt.Sprintf("#%d ", e.Choice)
+	}
+	s += showPiece(e)
+	for _, l := range e.Logprobs {
+		s += fmt.Sprintf(" {%s %v %q %d}", l.Token, l.Logprob, l.Bytes, len(l.Top))
+	}
+	return s
+}
+
+func showPiece(e upstream.Event) string {
 	switch {
 	case e.Finish != "":
 		s := "finish " + string(e.Finish)
@@ -72,7 +84,7 @@ func show(e upstream.Event) string {
 func generate(ctx context.Context, p *Provider, call *upstream.Call) (events []string, err error) {
 	last := 0
 	err = p.Generate(ctx, call, func(e upstream.Event) error {
-		if e.Completion < last && e.Finish == "" || e.Completion > call.MaxTokens || e.Fingerprint == "" {
+		if e.Completion < last && e.Finish == "" || e.Completion > call.MaxTokens*call.Request.N || e.Fingerprint == "" {
 			return fmt.Errorf("event %+v after %d tokens", e, last)
 		}
 		last = e.Completion

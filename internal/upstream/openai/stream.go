@@ -2,10 +2,11 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/parley-ai/parley/internal/sse"
@@ -36,28 +37,21 @@ type stream struct {
 	words       *words
 	yield       func(upstream.Event) error
 
-	decoder  *decoder
-	runes    wire.RuneJoiner // of the text
-	thoughts wire.RuneJoiner // of the reasoning
-	stops    *upstream.StopFilter
-	tools    toolCalls
-	meter    meter
-	whole    *strings.Builder // the text so far, when its form must be checked
+	decoder *decoder
+	choices []choice
 
 	begun    bool // an event was yielded
 	yieldErr error
-	finish   wire.FinishReason
 	usage    *wire.Usage
 }
 
 func newStream(call *upstream.Call, counter Counter, words *words, fingerprint string, w *watch, yield func(upstream.Event) error) *stream {
 	s := &stream{
-		call: call, fingerprint: fingerprint, watch: w, yield: yield,
-		stops: upstream.NewStopFilter(call.Request.Stop), meter: meter{counter: counter, words: words}, words: words,
+		call: call, fingerprint: fingerprint, watch: w, yield: yield, words: words,
+		choices: make([]choice, max(call.Request.N, 1)),
 	}
-	s.tools = newToolCalls(call.Request, s.emitTool)
-	if call.Request.ResponseFormat.Kind != wire.FormatText {
-		s.whole = new(strings.Builder)
+	for i := range s.choices {
+		s.choices[i] = newChoice(s, i, meter{counter: counter, words: words})
 	}
 	return s
 }
@@ -113,55 +107,62 @@ func (s *stream) read(events *sse.Reader) error {
 // whatever became of its usage and its connection after that.
 func (s *stream) ended(err error) error {
 	switch {
-	case s.finish != "" && !errors.Is(err, sse.ErrTooLong):
+	case s.complete() && !errors.Is(err, sse.ErrTooLong):
 		return nil
+	case errors.Is(err, io.EOF) && slices.ContainsFunc(s.choices, func(c choice) bool { return c.finish != "" }):
+		return fmt.Errorf("%w: not all of %d choices came", errForm, len(s.choices))
 	case errors.Is(err, io.EOF):
 		return errors.New("the stream ended without a reason")
 	}
 	return err
 }
 
-// take yields what one chunk says.
+// complete says whether every choice has told why it ended.
+func (s *stream) complete() bool {
+	return !slices.ContainsFunc(s.choices, func(c choice) bool { return c.finish == "" })
+}
+
+// take yields what one chunk says. Choices that were not asked for are left out.
 func (s *stream) take(c *chunk) error {
-	if len(c.reasoning) > 0 {
-		if err := s.emit(upstream.Event{Reasoning: s.thoughts.Join(s.words.text(c.reasoning))}); err != nil {
+	for i := range c.pieces {
+		p := &c.pieces[i]
+		if p.index < 0 || p.index >= len(s.choices) || s.choices[p.index].stopped {
+			continue
+		}
+		if err := s.choices[p.index].take(p); err != nil {
 			return err
 		}
-	}
-	if len(c.text) > 0 {
-		text, stopped := s.stops.Push(s.runes.Join(s.words.text(c.text)))
-		if err := s.emit(upstream.Event{Text: text}); err != nil {
-			return err
-		}
-		if stopped {
-			s.finish = wire.FinishStop
-			return errStopped
+		if s.complete() {
+			s.watch.await(min(usageWait, s.watch.limits.Idle))
 		}
 	}
-	for _, p := range c.tools {
-		if err := s.tools.add(p); err != nil {
-			return err
-		}
+	if s.complete() && slices.ContainsFunc(s.choices, func(c choice) bool { return c.stopped }) {
+		// What the provider counts has tokens that nobody gets.
+		return errStopped
 	}
-	if len(c.finish) > 0 {
-		reason, ok := finishReason(c.finish)
-		if !ok {
-			return fmt.Errorf("%w: finish_reason %.*q", errAnswer, maxNames, c.finish)
-		}
-		s.finish = reason
-		s.watch.await(min(usageWait, s.watch.limits.Idle))
-	}
-	if c.hasUsage && s.finish != "" {
+	if c.hasUsage && s.complete() {
 		// Counts that come earlier are of a part of the answer.
 		s.usage = new(c.usage)
 	}
-	if s.meter.total() > runaway(s.call.MaxTokens) {
+	if s.tokens() > runaway(s.bound()) {
 		// It ignores its bound, and the hold covers no more.
-		s.finish = wire.FinishLength
+		for i := range s.choices {
+			s.choices[i].finish = cmp.Or(s.choices[i].finish, wire.FinishLength)
+		}
 		return errStopped
 	}
 	return nil
 }
+
+// tokens is how many there are by our count, bound how many there may be.
+func (s *stream) tokens() (n int) {
+	for i := range s.choices {
+		n += s.choices[i].meter.total()
+	}
+	return n
+}
+
+func (s *stream) bound() int { return s.call.MaxTokens * len(s.choices) }
 
 // runaway is how many tokens by our count are certainly more than bound by any other.
 func runaway(bound int) int { return 2*bound + 64 }
@@ -169,25 +170,14 @@ func runaway(bound int) int { return 2*bound + 64 }
 // emit yields an event that says something. The time that yield takes is not the
 // provider's.
 func (s *stream) emit(e upstream.Event) error {
-	switch {
-	case e.Tool != nil:
-		s.meter.add(e.Tool.Name)
-		s.meter.add(e.Tool.Arguments)
-	case e.Text != "":
-		s.meter.add(e.Text)
-		if s.whole != nil {
-			s.whole.WriteString(e.Text)
-		}
-	case e.Reasoning != "":
-		s.meter.add(e.Reasoning)
-	case e.Finish == "":
+	if e.Tool == nil && e.Text == "" && e.Reasoning == "" && len(e.Logprobs) == 0 && e.Finish == "" {
 		return nil
 	}
 	if !s.begun {
 		s.begun = true
 		s.watch.await(s.watch.limits.Idle)
 	}
-	e.Completion = min(s.meter.total(), s.call.MaxTokens)
+	e.Completion = min(s.tokens(), s.bound())
 	e.Fingerprint = s.fingerprint
 	s.watch.pause()
 	s.yieldErr = s.yield(e)
@@ -195,42 +185,29 @@ func (s *stream) emit(e upstream.Event) error {
 	return s.yieldErr
 }
 
-func (s *stream) emitTool(d upstream.ToolDelta) error { return s.emit(upstream.Event{Tool: &d}) }
-
-// end yields what was held back and the last event.
+// end yields what was held back and the last event of each choice.
 func (s *stream) end() error {
-	if err := s.emit(upstream.Event{Reasoning: s.thoughts.Flush()}); err != nil {
-		return err
-	}
-	text, stopped := s.stops.Push(s.runes.Flush())
-	if !stopped {
-		text += s.stops.Flush()
-	}
-	if err := s.emit(upstream.Event{Text: text}); err != nil {
-		return err
-	}
-	if err := s.tools.shut(s.finish == wire.FinishLength); err != nil {
-		return err
-	}
-	switch {
-	case s.tools.count > 0 && s.finish == wire.FinishStop:
-		s.finish = wire.FinishToolCalls
-	case s.tools.count == 0 && s.finish == wire.FinishToolCalls:
-		s.finish = wire.FinishStop
-	}
-	// A tool call wins over the form of the text.
-	if s.whole != nil && s.tools.count == 0 {
-		if err := upstream.CheckJSON(s.call.Request.ResponseFormat.Kind, s.whole.String()); err != nil {
-			return fmt.Errorf("%w: %w", errForm, err)
+	for i := range s.choices {
+		if err := s.choices[i].end(); err != nil {
+			return err
 		}
 	}
 	if s.usage != nil {
 		// The hold covers no more, whatever the provider says.
 		u := s.usage
-		u.CompletionTokens = min(u.CompletionTokens, s.call.MaxTokens)
+		u.CompletionTokens = min(u.CompletionTokens, s.bound())
 		u.ReasoningTokens = min(u.ReasoningTokens, u.CompletionTokens)
 	}
-	return s.emit(upstream.Event{Finish: s.finish, Usage: s.usage})
+	for i := range s.choices {
+		e := upstream.Event{Choice: i, Finish: s.choices[i].finish}
+		if i == len(s.choices)-1 {
+			e.Usage = s.usage
+		}
+		if err := s.emit(e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // finishReason knows the convention's reasons and the names that some servers have for

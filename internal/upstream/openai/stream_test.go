@@ -107,7 +107,7 @@ func TestDecoder_KeepsNothing(t *testing.T) {
 		}
 	}
 	c, err := d.decode([]byte(" {} \n"))
-	if err != nil || len(c.text) > 0 || len(c.tools) > 0 || c.fault || c.hasUsage {
+	if err != nil || len(c.pieces) > 0 || c.fault || c.hasUsage {
 		t.Errorf("decode({}) after others = %+v, %v", c, err)
 	}
 }

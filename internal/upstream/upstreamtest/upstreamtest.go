@@ -70,6 +70,15 @@ func Text(pieces ...string) Step {
 	}}
 }
 
+// Push pushes e as it is and goes on, also when e ends a choice. Later pieces count on
+// from its Completion.
+func Push(e upstream.Event) Step {
+	return Step{func(r *run) (bool, error) {
+		r.event.Completion = e.Completion
+		return false, r.send(e)
+	}}
+}
+
 // Event pushes e as it is and, when it has a Finish, ends the call well. Later pieces
 // count on from its Completion.
 func Event(e upstream.Event) Step {

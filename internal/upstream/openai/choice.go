@@ -1,0 +1,169 @@
+package openai
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/parley-ai/parley/internal/upstream"
+	"github.com/parley-ai/parley/internal/wire"
+)
+
+// choice is one of the answers of a stream.
+type choice struct {
+	stream *stream
+	index  int
+
+	runes    wire.RuneJoiner // of the text
+	thoughts wire.RuneJoiner // of the reasoning
+	stops    *upstream.StopFilter
+	tools    toolCalls
+	meter    meter
+	whole    *strings.Builder // the text so far, when its form must be checked
+	scores   scores
+
+	stopped bool // by one of our stops
+	finish  wire.FinishReason
+}
+
+func newChoice(s *stream, index int, m meter) choice {
+	req := s.call.Request
+	c := choice{stream: s, index: index, stops: upstream.NewStopFilter(req.Stop), meter: m}
+	c.tools = newToolCalls(req, func(d upstream.ToolDelta) error { return s.choices[index].emit(upstream.Event{Tool: &d}) })
+	if req.ResponseFormat.Kind != wire.FormatText {
+		c.whole = new(strings.Builder)
+	}
+	return c
+}
+
+// take yields what a piece says.
+func (c *choice) take(p *piece) error {
+	if len(p.reasoning) > 0 {
+		if err := c.emit(upstream.Event{Reasoning: c.thoughts.Join(c.stream.words.text(p.reasoning))}); err != nil {
+			return err
+		}
+	}
+	if err := c.takeText(p); err != nil || c.stopped {
+		return err
+	}
+	for _, t := range p.tools {
+		if err := c.tools.add(t); err != nil {
+			return err
+		}
+	}
+	if len(p.finish) > 0 {
+		reason, ok := finishReason(p.finish)
+		if !ok {
+			return fmt.Errorf("%w: finish_reason %.*q", errAnswer, maxNames, p.finish)
+		}
+		c.finish = reason
+	}
+	return nil
+}
+
+func (c *choice) takeText(p *piece) error {
+	if c.stream.call.Request.Logprobs {
+		if len(p.text) > 0 && c.scores.pushed == 0 && len(p.logprobs) == 0 {
+			return fmt.Errorf("%w: it lacks log-probabilities", errAnswer)
+		}
+		c.scores.push(p.logprobs, c.stream.call.Request.TopLogprobs)
+	}
+	if len(p.text) == 0 {
+		return nil
+	}
+	text, stopped := c.stops.Push(c.runes.Join(c.stream.words.text(p.text)))
+	if stopped {
+		c.stopped, c.finish = true, wire.FinishStop
+	}
+	return c.emit(upstream.Event{Text: text, Logprobs: c.scores.release(len(text))})
+}
+
+// emit counts an event and yields it.
+func (c *choice) emit(e upstream.Event) error {
+	switch {
+	case e.Tool != nil:
+		c.meter.add(e.Tool.Name)
+		c.meter.add(e.Tool.Arguments)
+	case e.Text != "":
+		c.meter.add(e.Text)
+		if c.whole != nil {
+			c.whole.WriteString(e.Text)
+		}
+	case e.Reasoning != "":
+		c.meter.add(e.Reasoning)
+	}
+	e.Choice = c.index
+	return c.stream.emit(e)
+}
+
+// end yields what was held back and settles the reason.
+func (c *choice) end() error {
+	if err := c.emit(upstream.Event{Reasoning: c.thoughts.Flush()}); err != nil {
+		return err
+	}
+	text, stopped := c.stops.Push(c.runes.Flush())
+	if !stopped {
+		text += c.stops.Flush()
+	}
+	e := upstream.Event{Text: text, Logprobs: c.scores.release(len(text))}
+	if !stopped {
+		e.Logprobs = append(e.Logprobs, c.scores.flush()...)
+	}
+	if err := c.emit(e); err != nil {
+		return err
+	}
+	if err := c.tools.shut(c.finish == wire.FinishLength); err != nil {
+		return err
+	}
+	switch {
+	case c.tools.count > 0 && c.finish == wire.FinishStop:
+		c.finish = wire.FinishToolCalls
+	case c.tools.count == 0 && c.finish == wire.FinishToolCalls:
+		c.finish = wire.FinishStop
+	}
+	// A tool call wins over the form of the text.
+	if c.whole != nil && c.tools.count == 0 {
+		if err := upstream.CheckJSON(c.stream.call.Request.ResponseFormat.Kind, c.whole.String()); err != nil {
+			return fmt.Errorf("%w: %w", errForm, err)
+		}
+	}
+	return nil
+}
+
+// scores holds log-probabilities until the text of their tokens is shown: what a stop
+// hides has none.
+type scores struct {
+	held          []wire.Logprob
+	begin         int // of the text of the first one held, in bytes
+	pushed, shown int // entries, and bytes of text
+}
+
+func (s *scores) push(list []wire.Logprob, top int) {
+	for _, l := range list {
+		l.Top = l.Top[:min(len(l.Top), top)]
+		s.held = append(s.held, l)
+	}
+	s.pushed += len(list)
+}
+
+// release returns the entries of the next bytes of text.
+func (s *scores) release(bytes int) (out []wire.Logprob) {
+	s.shown += bytes
+	for len(s.held) > 0 {
+		l := s.held[0]
+		n := cmp.Or(len(l.Bytes), len(l.Token))
+		if s.begin >= s.shown && n > 0 || s.begin > s.shown {
+			break
+		}
+		out, s.held = append(out, l), s.held[1:]
+		s.begin += n
+	}
+	return out
+}
+
+// flush returns the rest.
+func (s *scores) flush() []wire.Logprob {
+	rest := s.held
+	s.held = nil
+	return rest
+}
