@@ -207,13 +207,27 @@ func TestRaw_Bodies(t *testing.T) {
 	}
 	t.Run("headers of 64 KiB", func(t *testing.T) {
 		t.Parallel()
-		// Go adds 4 KiB of grace to the limit.
 		a := raw(t, s, head(auth, asJSON, "X-Big: "+strings.Repeat("a", 80<<10), length(good))+good)
-		if a.Status != http.StatusRequestHeaderFieldsTooLarge {
-			t.Errorf("80 KiB of headers: %d, want 431", a.Status)
-		}
+		wantError(t, a, http.StatusRequestHeaderFieldsTooLarge, "headers_too_large")
 		wantCompletion(t, raw(t, s, head(auth, asJSON, "X-Big: "+strings.Repeat("a", 48<<10), length(good))+good))
 	})
+}
+
+// TestRaw_NoRequest: what is no valid HTTP is refused in JSON and with a request id too.
+func TestRaw_NoRequest(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	for text, want := range map[string]int{
+		"hello\r\n":                     http.StatusBadRequest,
+		"\x16\x03\x01\x02":              http.StatusBadRequest, // TLS
+		"GET /healthz HTTP/1.1\r\n\r\n": http.StatusBadRequest,
+		"GET /healthz HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n":   http.StatusBadRequest,
+		"GET /healthz HTTP/1.1\r\nHost: x\r\nA: b\x00\r\n\r\n":  http.StatusBadRequest,
+		head("Content-Length: 5", "Content-Length: 6"):          http.StatusBadRequest,
+		head("Content-Length: 5", "Transfer-Encoding: chunked"): http.StatusBadRequest,
+	} {
+		wantError(t, raw(t, s, text), want, "malformed_request")
+	}
 }
 
 // TestRaw_Golden is wire.md 63: the events of a stream, byte for byte but for id, time and text.

@@ -87,9 +87,7 @@ type exchange struct {
 // ServeHTTP answers one request, whatever it is, and logs one line about it.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{w: w, r: r, id: ident.RequestID(), now: time.Now(), route: "unknown"}
-	h := w.Header()
-	h["X-Request-Id"] = []string{x.id}
-	maps.Copy(h, s.common)
+	s.begin(x)
 	defer s.close(x)
 	if r.Method == http.MethodOptions {
 		x.route = "preflight"
@@ -102,6 +100,13 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = route.serve(s, x, rest)
 	}
 	s.answer(x, err)
+}
+
+// begin sets the headers of every answer.
+func (s *server) begin(x *exchange) {
+	h := x.w.Header()
+	h["X-Request-Id"] = []string{x.id}
+	maps.Copy(h, s.common)
 }
 
 // answer tells the caller about err, where there still is a way to.

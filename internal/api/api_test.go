@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
@@ -29,6 +28,7 @@ import (
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/chat"
+	"github.com/parley-ai/parley/internal/httpserver"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/ratelimit"
@@ -44,7 +44,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // door is the public handler on a real socket, over real rooms and a scripted
 // provider.
 type door struct {
-	*httptest.Server
+	*httpserver.Server
+	URL      string
+	client   *http.Client
 	db       *store.DB
 	ledger   *ledger.Ledger
 	keys     *apikey.Keyring
@@ -99,7 +101,7 @@ func open(t testing.TB, p upstream.Provider) *door {
 	must(t, err)
 	limiter := ratelimit.New(time.Now())
 	line := &chat.Service{Catalog: cat, Ledger: d.ledger, Limiter: limiter, Router: routing.New(map[string]upstream.Provider{"fake": p}), Describe: api.Describe}
-	d.Server = httptest.NewUnstartedServer(api.New(api.Config{
+	config := api.Config{
 		Chat: line, Keys: d, Catalog: cat, Limiter: limiter, Draining: d.draining.Load, Log: slog.New(slog.NewJSONHandler(d.log, nil)),
 		Ready: func() error {
 			if d.draining.Load() {
@@ -107,12 +109,19 @@ func open(t testing.TB, p upstream.Provider) *door {
 			}
 			return d.ledger.Available()
 		},
-	}))
+	}
 	base, end := context.WithCancelCause(ctx)
 	d.end = end
-	d.Config.BaseContext = func(net.Listener) context.Context { return base }
-	d.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
-	d.Start()
+	d.Server = &httpserver.Server{
+		Handler: api.New(config), Reject: api.Reject(config),
+		BaseContext: func(net.Listener) context.Context { return base },
+		ErrorLog:    slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo),
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	must(t, err)
+	d.URL = "http://" + l.Addr().String()
+	d.client = &http.Client{Transport: &http.Transport{}}
+	go func() { _ = d.Serve(l) }()
 	d.account, d.key = d.customer(t, "a", "pro", credit)
 	t.Cleanup(func() {
 		d.Close()
@@ -122,6 +131,12 @@ func open(t testing.TB, p upstream.Provider) *door {
 		must(t, db.Close())
 	})
 	return d
+}
+
+// Close stops the server when the calls that clients have left are over.
+func (d *door) Close() {
+	d.client.CloseIdleConnections()
+	_ = d.Shutdown(context.Background()) // waits for as long as it takes
 }
 
 // Authenticate asks the keyring, at a later time where the test wants one.
@@ -231,7 +246,7 @@ func (d *door) do(t testing.TB, method, path string, body io.Reader, header ...s
 		}
 		req.Header.Set(h[0], h[1])
 	}
-	res, err := d.Client().Do(req)
+	res, err := d.client.Do(req)
 	must(t, err)
 	return read(t, res)
 }
@@ -349,7 +364,7 @@ func (d *door) raw(t testing.TB, request string) *reply {
 
 func (d *door) dial(t testing.TB) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", d.Listener.Addr().String())
+	c, err := net.Dial("tcp", strings.TrimPrefix(d.URL, "http://"))
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	must(t, c.SetDeadline(time.Now().Add(30*time.Second))) // of a test that hangs

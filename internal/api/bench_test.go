@@ -74,7 +74,7 @@ func BenchmarkChat(b *testing.B) {
 		for _, callers := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/callers=%d", bench.name, callers), func(b *testing.B) {
 				d := open(b, provider(upstreamtest.Text(strings.Split(strings.Repeat("word ", bench.steps), " ")[:bench.steps]...), upstreamtest.Finish(wire.FinishStop)))
-				calls(b, d.Config.Handler, "Bearer "+d.key, body(bench.extra), callers)
+				calls(b, d.Handler, "Bearer "+d.key, body(bench.extra), callers)
 			})
 		}
 	}
@@ -177,7 +177,7 @@ func TestChunkAllocs_Upstream(t *testing.T) { //nolint:paralleltest // AllocsPer
 		defer close(served)
 		req := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/chat/completions", strings.NewReader(body(`,"stream":true`)))
 		req.Header["Authorization"] = []string{"Bearer " + d.key}
-		d.Config.Handler.ServeHTTP(client, req)
+		d.Handler.ServeHTTP(client, req)
 	}()
 	allocs := testing.AllocsPerRun(500, func() {
 		next <- true

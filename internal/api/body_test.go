@@ -18,6 +18,7 @@ import (
 	"github.com/parley-ai/parley/internal/api"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/chat"
+	"github.com/parley-ai/parley/internal/httpserver"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/wire"
 )
@@ -58,7 +59,7 @@ func TestBodyLimit(t *testing.T) {
 	if r.StatusCode != 413 || r.code() != "request_too_large" || !r.Close {
 		t.Errorf("announced: %d %s", r.StatusCode, r.body)
 	}
-	if all, own := api.Held(d.Config.Handler, d.account.ID); all != 0 || own != 0 {
+	if all, own := api.Held(d.Handler, d.account.ID); all != 0 || own != 0 {
 		t.Errorf("%d and %d bytes are still counted", all, own)
 	}
 }
@@ -167,11 +168,11 @@ func bubble(t *testing.T, f stub) (h http.Handler, dial func() net.Conn) {
 	must(t, err)
 	h = api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Limiter: ratelimit.New(time.Now()), Ready: func() error { return nil }, Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler)})
 	p := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
-	s := &http.Server{Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)} //nolint:gosec // headers come at once
+	s := &httpserver.Server{Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)}
 	go func() { _ = s.Serve(p) }()
 	t.Cleanup(func() {
 		_ = s.Close()
-		pass(time.Second) // net/http lingers half a second over unread bodies
+		pass(time.Second) // connections linger half a second over unread bodies
 	})
 	return h, func() net.Conn {
 		mine, theirs := net.Pipe()

@@ -159,7 +159,7 @@ func (d *door) cut(t *testing.T, side string, n int, steps *sync.Map) (v view) {
 	case side == "client":
 		c.let <- struct{}{}
 	}
-	res, err := d.Client().Do(req)
+	res, err := d.client.Do(req)
 	if err != nil {
 		v.end = "left"
 		return v

@@ -117,7 +117,7 @@ func (d *door) begin(t testing.TB, body string) (*http.Response, *bufio.Reader) 
 	req, err := http.NewRequestWithContext(t.Context(), "POST", d.URL+"/v1/chat/completions", strings.NewReader(body))
 	must(t, err)
 	req.Header.Set("Authorization", "Bearer "+d.key)
-	res, err := d.Client().Do(req)
+	res, err := d.client.Do(req)
 	must(t, err)
 	t.Cleanup(func() { res.Body.Close() })
 	if res.StatusCode != 200 {

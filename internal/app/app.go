@@ -75,6 +75,7 @@ type App struct {
 	measured  net.Listener       // of the metrics; nil without
 	metrics   *telemetry.Metrics // nil without
 	calls     calls
+	reject    func(w http.ResponseWriter, status int, reason string)
 	limiter   *ratelimit.Limiter
 	state     atomic.Int32
 	cut       chan struct{} // one token: a second signal
@@ -126,9 +127,11 @@ func Open(ctx context.Context, o Options) (_ *App, err error) {
 		return a, err
 	}
 	a.measureEngines()
-	if a.calls.Handler, err = a.door(); err != nil {
+	door, err := a.door()
+	if err != nil {
 		return a, err
 	}
+	a.calls.Handler, a.reject = api.New(*door), api.Reject(*door)
 	if a.operator, err = admin.Listen(a.config.Data); err != nil {
 		return a, fmt.Errorf("the operator's socket cannot be opened: %w", err)
 	}
@@ -188,8 +191,8 @@ func (a *App) strandedPlans() {
 	}
 }
 
-// door wires the line and returns its public handler.
-func (a *App) door() (http.Handler, error) {
+// door wires the line and returns the configuration of what the public meets.
+func (a *App) door() (*api.Config, error) {
 	providers := make(map[string]upstream.Provider, len(a.upstreams.providers))
 	for id, p := range a.upstreams.providers {
 		providers[id] = countedProvider{p, id, a.metrics}
@@ -204,7 +207,7 @@ func (a *App) door() (http.Handler, error) {
 		Catalog: a.rooms.catalog, Ledger: a.rooms.ledger, Limiter: a.limiter,
 		Router: countedRouter{router, a.metrics}, Describe: api.Describe,
 	}
-	return api.New(api.Config{
+	return &api.Config{
 		Chat:    countedCalls{line, a.metrics},
 		Keys:    a.rooms.keys,
 		Catalog: a.rooms.catalog,
@@ -215,7 +218,7 @@ func (a *App) door() (http.Handler, error) {
 		},
 		Log:     a.log,
 		Observe: observe(a.metrics),
-	}), nil
+	}, nil
 }
 
 // certificate reads what the configuration names; nil when it names nothing.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -12,15 +13,15 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/chat"
+	"github.com/parley-ai/parley/internal/httpserver"
 	"github.com/parley-ai/parley/internal/ledger"
 )
 
 // Settings of the public server.
 const (
-	headerTimeout = 10 * time.Second
-	idleTimeout   = 2 * time.Minute
-	// net/http adds 4096 to what it is told.
-	maxHeaderBytes = 64<<10 - 4096
+	headerTimeout  = 10 * time.Second
+	idleTimeout    = 2 * time.Minute
+	maxHeaderBytes = 64 << 10
 	// What was cut has this long to be charged. Cutting is felt within one token.
 	cutTimeout = 10 * time.Second
 )
@@ -51,13 +52,13 @@ func (a *App) Run(ctx context.Context) error {
 	base, cutCalls := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cutCalls(nil)
 	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
-	public := a.server(base, &a.calls)
+	public, servePublic := a.public(base)
 	operator := a.server(rest, a.rooms.api(a.status, a.upstreams.load))
 	failed := make(chan error, 3)
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer endRest()
-	group.Go(func() { failed <- a.servePublic(public) })
+	group.Go(func() { failed <- servePublic() })
 	group.Go(func() { failed <- operator.Serve(a.operator) })
 	if a.measured != nil {
 		measured := a.server(rest, metricsDoor(a.metrics.Handler()))
@@ -93,24 +94,44 @@ func (a *App) Run(ctx context.Context) error {
 	}
 }
 
+// server is what Run needs of a server once it serves.
+type server interface {
+	Shutdown(ctx context.Context) error
+	Close() error
+}
+
+// public makes the server of the public door. HTTP/2, which TLS brings, is net/http's.
+func (a *App) public(ctx context.Context) (s server, serve func() error) {
+	if a.tls != nil {
+		s := a.server(ctx, &a.calls)
+		s.TLSConfig = a.tls
+		return s, func() error { return s.ServeTLS(a.listener, "", "") }
+	}
+	own := &httpserver.Server{
+		Handler:           &a.calls,
+		Reject:            a.reject,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          a.quietLog(),
+	}
+	return own, func() error { return own.Serve(a.listener) }
+}
+
 func (a *App) server(ctx context.Context, h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
+		MaxHeaderBytes:    maxHeaderBytes - 4096, // which net/http adds
 		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug), // clients' broken handshakes and the like
+		ErrorLog:          a.quietLog(),
 	}
 }
 
-func (a *App) servePublic(s *http.Server) error {
-	if a.tls != nil {
-		s.TLSConfig = a.tls
-		return s.ServeTLS(a.listener, "", "")
-	}
-	return s.Serve(a.listener)
-}
+// quietLog is for clients' broken handshakes and the like.
+func (a *App) quietLog() *log.Logger { return slog.NewLogLogger(a.log.Handler(), slog.LevelDebug) }
 
 // announce tells that the server is ready, after the facts of a first start.
 func (a *App) announce() error {
@@ -134,7 +155,7 @@ func (a *App) Cut() {
 }
 
 // stop drains the server: first only /readyz tells of it, then new calls are refused.
-func (a *App) stop(ctx context.Context, public *http.Server, cutCalls context.CancelCauseFunc) error {
+func (a *App) stop(ctx context.Context, public server, cutCalls context.CancelCauseFunc) error {
 	d := a.config.Drain
 	before, running := a.calls.ended.Load(), a.calls.running.Load()
 	a.state.Store(leaving)
@@ -178,7 +199,7 @@ func (a *App) stop(ctx context.Context, public *http.Server, cutCalls context.Ca
 }
 
 // end waits for calls that have been cut.
-func end(ctx context.Context, s *http.Server) error {
+func end(ctx context.Context, s server) error {
 	last, done := context.WithTimeout(context.WithoutCancel(ctx), cutTimeout)
 	defer done()
 	return errors.Join(s.Shutdown(last), s.Close())
