@@ -117,7 +117,7 @@ type compiler struct {
 	list     []*schema          // all, by id
 	patterns map[string]*regex.DFA
 	strings  map[stringForm]*stringType // those with an automaton
-	nodes    map[string]*node // by the ids of their schemas
+	nodes    map[string]*node           // by the ids of their schemas
 	order    []*node
 	alts     int32
 	unknown  []string

@@ -97,9 +97,15 @@ func (m *Matcher) look(id int32) bool {
 	if m.ended || id < 0 || int(id) >= len(m.v.pieces) || m.v.pieces[id] == nil {
 		return false
 	}
+	m.run(m.v.pieces[id])
+	return len(m.trial) > 0
+}
+
+// run steps the threads through the bytes into trial.
+func (m *Matcher) run(bytes []byte) {
 	n := len(m.text)
-	m.trial = append(m.trial, m.threads...)
-	for _, b := range m.v.pieces[id] {
+	m.trial = append(m.trial[:0], m.threads...)
+	for _, b := range bytes {
 		m.trial, m.spare = m.feed(m.trial, b, m.spare[:0]), m.trial
 		if len(m.trial) == 0 {
 			break
@@ -107,7 +113,6 @@ func (m *Matcher) look(id int32) bool {
 	}
 	m.triedDist = m.distance(m.trial)
 	m.text = m.text[:n]
-	return len(m.trial) > 0
 }
 
 // Accept adds a token. It reports false, and changes nothing, if the grammar does not
@@ -125,10 +130,31 @@ func (m *Matcher) Accept(id int32) bool {
 	if !m.look(id) {
 		return false
 	}
-	m.text = append(m.text, m.v.pieces[id]...)
+	m.commit(m.v.pieces[id])
+	return true
+}
+
+// AcceptBytes adds text that does not come from a token of its own: what the prompt
+// has begun, or what follows a mark within the token that ended it. Like
+// [Matcher.Accept] it reports false and changes nothing if the grammar does not have
+// it here. The budget must still suffice afterwards, see [Matcher.Distance].
+func (m *Matcher) AcceptBytes(text []byte) bool {
+	m.tried = -1
+	if m.ended {
+		return false
+	}
+	if m.run(text); len(m.trial) == 0 {
+		return false
+	}
+	m.commit(text)
+	return true
+}
+
+// commit makes the trial of the bytes the state.
+func (m *Matcher) commit(bytes []byte) {
+	m.text = append(m.text, bytes...)
 	m.threads, m.trial = m.trial, m.threads[:0]
 	m.dist, m.tried = m.triedDist, -1
-	return true
 }
 
 // Mask returns the tokens that may be next with a budget of left: bit i of word w is

@@ -103,6 +103,23 @@ func TestMatcher_End(t *testing.T) {
 	}
 }
 
+func TestMatcher_AcceptBytes(t *testing.T) {
+	t.Parallel()
+	m := mustJSON(t, small()).NewMatcher()
+	if m.AcceptBytes([]byte(`{"a":x`)) || m.Distance() != 2 {
+		t.Error("what the grammar does not have is accepted")
+	}
+	if !m.AcceptBytes(nil) || !m.AcceptBytes([]byte(`{"a":`)) || m.Distance() != 2 {
+		t.Errorf("after {\"a\": the distance is %d", m.Distance())
+	}
+	if !m.Accept('1') || m.AcceptBytes([]byte("]")) || !m.AcceptBytes([]byte("}")) || !m.MustEnd() {
+		t.Error("the object is not complete")
+	}
+	if m.AcceptBytes([]byte("}")) {
+		t.Error("something follows the object")
+	}
+}
+
 // Nesting stops at the limit, whatever the budget.
 func TestMatcher_Nesting(t *testing.T) {
 	t.Parallel()
