@@ -32,7 +32,8 @@ type call struct {
 }
 
 func newCall(ctx context.Context, r Request) *call {
-	r.Prompt, r.Stop, r.LogitBias = slices.Clone(r.Prompt), slices.Clone(r.Stop), maps.Clone(r.LogitBias)
+	r.Prompt, r.Stop = slices.Clone(r.Prompt), slices.Clone(r.Stop)
+	r.LogitBias, r.Lead = maps.Clone(r.LogitBias), maps.Clone(r.Lead)
 	r.Choices = max(r.Choices, 1)
 	c := &call{Request: r, ctx: ctx, since: time.Now(), keys: kv.Keys(r.Owner, r.Prompt)}
 	c.out.ready = make(chan struct{}, 1)
@@ -99,12 +100,12 @@ func (e *Engine) newSequence(c *call, t kv.Table) *sequence {
 	s := &sequence{call: c, choice: c.admitted, prefix: newPrefix(c), pages: t, text: sample.NewText(c.Stop)}
 	o := sample.Options{
 		Temperature: c.Temperature, TopP: c.TopP, Seed: c.Seed, Choice: s.choice,
-		Bias: c.LogitBias, FrequencyPenalty: c.FrequencyPenalty, PresencePenalty: c.PresencePenalty,
+		Bias: c.LogitBias, Lead: c.Lead, FrequencyPenalty: c.FrequencyPenalty, PresencePenalty: c.PresencePenalty,
 	}
 	if c.constraints != nil {
 		o.Constraint = c.constraints[s.choice]
 	}
-	if c.Temperature > 0 && c.TopP > 0 || len(o.Bias) > 0 || o.FrequencyPenalty != 0 || o.PresencePenalty != 0 || o.Constraint != nil {
+	if c.Temperature > 0 && c.TopP > 0 || len(o.Bias) > 0 || len(o.Lead) > 0 || o.FrequencyPenalty != 0 || o.PresencePenalty != 0 || o.Constraint != nil {
 		s.sampler = sample.New(e.kernel, o)
 	}
 	if c.Logprobs {

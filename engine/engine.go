@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/engine/gguf"
+	"github.com/parley-ai/parley/engine/grammar"
 	"github.com/parley-ai/parley/engine/kernel"
 	"github.com/parley-ai/parley/engine/kv"
 	"github.com/parley-ai/parley/engine/llama"
@@ -119,6 +120,7 @@ type Engine struct {
 	tk       *tokenizer.Tokenizer
 	template *prompt.Template
 	kernel   *kernel.Table
+	vocab    func() (*grammar.Vocab, error)
 
 	// Owned by the loop.
 	model   *llama.Model
@@ -157,6 +159,7 @@ func Open(path string, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{o: o, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	e.vocab = sync.OnceValues(e.newVocab)
 	if err := e.load(f, p); err != nil {
 		return nil, fmt.Errorf("engine: %s: %w", path, err)
 	}

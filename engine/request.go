@@ -30,6 +30,8 @@ type Request struct {
 	Stop        []string // texts that end the generation, none empty
 	// LogitBias is added to the logits of tokens, -100..100.
 	LogitBias map[int32]float64
+	// Lead is like LogitBias, beside it, for the first token of a choice only.
+	Lead map[int32]float64
 	// FrequencyPenalty is taken off a token's logit for each time that the choice has
 	// it, PresencePenalty once if it has it at all; both are -2..2.
 	FrequencyPenalty, PresencePenalty float64
@@ -112,9 +114,11 @@ func (e *Engine) check(r *Request) error {
 	case r.MaxTokens > e.info.Context || len(r.Prompt) > e.info.Context-r.MaxTokens:
 		return fmt.Errorf("%w: %d prompt tokens and MaxTokens %d, the context has %d positions", ErrTooLong, len(r.Prompt), r.MaxTokens, e.info.Context)
 	}
-	for id, b := range r.LogitBias {
-		if id < 0 || int(id) >= e.info.Vocab || !(math.Abs(b) <= 100) {
-			return bad("LogitBias of token %d is %v; the vocabulary has %d tokens", id, b, e.info.Vocab)
+	for _, bias := range []map[int32]float64{r.LogitBias, r.Lead} {
+		for id, b := range bias {
+			if id < 0 || int(id) >= e.info.Vocab || !(math.Abs(b) <= 100) {
+				return bad("bias of token %d is %v; the vocabulary has %d tokens", id, b, e.info.Vocab)
+			}
 		}
 	}
 	for i, id := range r.Prompt {

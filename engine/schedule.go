@@ -339,6 +339,9 @@ func (e *Engine) say(p *pick) {
 		return
 	case p.done:
 		p.tok.Finish = FinishStop
+		if c, ok := s.sampler.Constraint.(cut); ok && c.Cut() {
+			p.tok.Finish = FinishLength
+		}
 	case s.generated == s.MaxTokens:
 		p.tok.Finish = FinishLength
 	default:

@@ -21,6 +21,8 @@ type Options struct {
 	Choice            int // of several answers to one prompt, each with numbers of its own
 	// Bias is added to the logits of tokens, by their ids.
 	Bias map[int32]float64
+	// Lead is added too, until a token was accepted.
+	Lead map[int32]float64
 	// FrequencyPenalty is taken from a token's logit once for each time that it was
 	// accepted, PresencePenalty once for all.
 	FrequencyPenalty, PresencePenalty float64
@@ -84,6 +86,7 @@ func (s *Sampler) Pick(logits []float32, position, left int) int32 {
 
 // Accept says that id was picked, and is not the end of the text.
 func (s *Sampler) Accept(id int32) {
+	s.Lead = nil
 	if s.counts != nil {
 		s.counts[id]++
 	}
@@ -96,7 +99,7 @@ func (s *Sampler) Accept(id int32) {
 func (s *Sampler) pick(logits []float32, position int) int32 {
 	s.drawn = false
 	if s.Temperature == 0 || s.TopP == 0 {
-		if len(s.Bias) == 0 && len(s.counts) == 0 {
+		if len(s.Bias) == 0 && len(s.Lead) == 0 && len(s.counts) == 0 {
 			return argmax(logits)
 		}
 		s.load(logits)
@@ -127,9 +130,11 @@ func (s *Sampler) pick(logits []float32, position int) int32 {
 // multiple of 16.
 func (s *Sampler) load(logits []float32) {
 	s.weights = pad(s.weights, logits)
-	for id, b := range s.Bias {
-		if uint32(id) < uint32(len(logits)) {
-			s.weights[id] += float32(b)
+	for _, bias := range []map[int32]float64{s.Bias, s.Lead} {
+		for id, b := range bias {
+			if uint32(id) < uint32(len(logits)) {
+				s.weights[id] += float32(b)
+			}
 		}
 	}
 	for id, n := range s.counts {

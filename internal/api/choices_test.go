@@ -189,9 +189,10 @@ func TestEmbedded_Sampling(t *testing.T) {
 		}
 	}
 	for more, param := range map[string]string{
-		`,"logit_bias":{"9999999":1}`:                            "logit_bias",
-		`,"response_format":{"type":"json_object"}`:              "response_format",
-		`,"tools":[{"type":"function","function":{"name":"f"}}]`: "tools",
+		`,"logit_bias":{"9999999":1}`: "logit_bias",
+		`,"response_format":{"type":"json_schema","json_schema":{"name":"s","strict":true,"schema":{"type":"object","properties":{"a":{"not":{"type":"null"}}},"required":["a"],"additionalProperties":false}}}`: "response_format",
+		`,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"thing"}}}}}]`:                                                                              "tools[0].function.parameters",
+		`,"max_tokens":1,"response_format":{"type":"json_object"}`: "max_tokens",
 	} {
 		if r := d.post(t, body(more)); r.StatusCode != 400 || r.param() != param {
 			t.Errorf("%s: %d %s", more, r.StatusCode, r.body)

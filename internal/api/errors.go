@@ -44,6 +44,9 @@ func toWire(err error) *wire.Error {
 	if e, ok := errors.AsType[*chat.OutputError](err); ok {
 		return wire.MaxTokensTooLarge(e.Param, e.Given, e.Limit)
 	}
+	if e, ok := errors.AsType[*chat.ShortError](err); ok {
+		return wire.MaxTokensTooSmall(e.Param, e.Given, e.Least)
+	}
 	if e, ok := errors.AsType[*chat.ShortfallError](err); ok {
 		return wire.NotEnoughCredit(wire.Shortfall{Need: e.Need.String(), Left: e.Available.String(), Held: e.Held.String(), Fits: e.Fits})
 	}

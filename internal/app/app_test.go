@@ -42,7 +42,9 @@ type provider struct {
 	steps chan struct{} // nil: never wait
 }
 
-func (p *provider) CountPrompt(*wire.ChatRequest, int) (int, bool, error) { return 5, true, nil }
+func (p *provider) CountPrompt(*wire.ChatRequest, int) (upstream.Prompt, error) {
+	return upstream.Prompt{Tokens: 5, Exact: true}, nil
+}
 
 func (p *provider) Capabilities(string) wire.Capabilities { return wire.Capabilities{} }
 

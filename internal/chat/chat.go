@@ -44,7 +44,7 @@ type Emitter interface {
 // Router finds and runs the provider of a model.
 type Router interface {
 	Capabilities(m *catalog.Model) wire.Capabilities
-	CountPrompt(m *catalog.Model, req *wire.ChatRequest, limit int) (n int, exact bool, err error)
+	CountPrompt(m *catalog.Model, req *wire.ChatRequest, limit int) (upstream.Prompt, error)
 	Generate(ctx context.Context, m *catalog.Model, call *upstream.Call, yield func(upstream.Event) error) (upstream.Route, error)
 }
 

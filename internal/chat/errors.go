@@ -62,6 +62,17 @@ func (e *OutputError) Error() string {
 	return fmt.Sprintf("%s is %d, the model writes at most %d", e.Param, e.Given, e.Limit)
 }
 
+// ShortError is room for an answer that what was asked for does not fit in. Param is ""
+// when the caller set no limit.
+type ShortError struct {
+	Param        string
+	Given, Least int
+}
+
+func (e *ShortError) Error() string {
+	return fmt.Sprintf("%d tokens for an answer of at least %d", e.Given, e.Least)
+}
+
 // ShortfallError is a call that the balance does not cover. Fits is how long each choice
 // could be that it would, 0 when not even the prompt is.
 type ShortfallError struct {

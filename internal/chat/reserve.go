@@ -68,13 +68,14 @@ func (r *run) reserve() error {
 // bound counts the prompt and says how long a choice may be, and how short at worst.
 func (r *run) bound() (prompt, output, least int, err error) {
 	req, m := r.call.Request, r.model
-	prompt, exact, err := r.service.Router.CountPrompt(m, req, m.ContextWindow+1)
+	counted, err := r.service.Router.CountPrompt(m, req, m.ContextWindow+1)
 	if err != nil {
 		return 0, 0, 0, fmt.Errorf("count prompt: %w", err)
 	}
-	r.exact = exact
+	r.exact = counted.Exact
+	prompt = counted.Tokens
 	room := m.ContextWindow - prompt
-	if !exact {
+	if !r.exact {
 		// An estimate must not refuse or cut what fits: the provider knows.
 		room = m.ContextWindow
 	} else if room <= 0 {
@@ -86,9 +87,14 @@ func (r *run) bound() (prompt, output, least int, err error) {
 	output = min(m.MaxOutput, room)
 	if req.MaxTokens > 0 {
 		output = min(req.MaxTokens, output)
-		return prompt, output, output, nil
+		least = output
+	} else {
+		least = min(max(leastOutput, counted.Least), output)
 	}
-	return prompt, output, min(leastOutput, output), nil
+	if output < counted.Least {
+		return 0, 0, 0, &ShortError{Param: req.MaxTokensParam, Given: output, Least: counted.Least}
+	}
+	return prompt, output, least, nil
 }
 
 // fits is the longest answer that available pays for after the prompt.

@@ -28,8 +28,8 @@ type provider struct {
 
 func (p *provider) Capabilities(string) wire.Capabilities { return p.can }
 
-func (p *provider) CountPrompt(*wire.ChatRequest, int) (int, bool, error) {
-	return len(p.errs), true, nil
+func (p *provider) CountPrompt(*wire.ChatRequest, int) (upstream.Prompt, error) {
+	return upstream.Prompt{Tokens: len(p.errs), Exact: true}, nil
 }
 
 func (p *provider) Generate(_ context.Context, call *upstream.Call, yield func(upstream.Event) error) error {

@@ -52,7 +52,7 @@ func (r *Router) Check(m *catalog.Model) error {
 }
 
 // CountPrompt counts the prompt as the model's first target does.
-func (r *Router) CountPrompt(m *catalog.Model, req *wire.ChatRequest, limit int) (int, bool, error) {
+func (r *Router) CountPrompt(m *catalog.Model, req *wire.ChatRequest, limit int) (upstream.Prompt, error) {
 	return r.providers[m.Targets[0].Upstream].CountPrompt(req, limit)
 }
 

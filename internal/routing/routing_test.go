@@ -188,18 +188,18 @@ func TestFirstTarget(t *testing.T) {
 	a.Prompt, b.Prompt = 11, 22
 	a.Can, b.Can = wire.Capabilities{Tools: true}, wire.Capabilities{Logprobs: true}
 	r := router(map[string]*upstreamtest.Provider{"a": a, "b": b, "c": b})
-	if n, exact, err := r.CountPrompt(model, nil, 100); n != 11 || !exact || err != nil {
-		t.Errorf("CountPrompt = %d, %v, %v, want 11 of the first target", n, exact, err)
+	if n, err := r.CountPrompt(model, nil, 100); n.Tokens != 11 || !n.Exact || err != nil {
+		t.Errorf("CountPrompt = %+v, %v, want 11 of the first target", n, err)
 	}
 	if got := r.Capabilities(model); got != a.Can {
 		t.Errorf("Capabilities = %+v, want the first target's", got)
 	}
 	last := &catalog.Model{ID: "m", Targets: slices.Clone(model.Targets[2:])}
-	if n, _, _ := r.CountPrompt(last, nil, 100); n != 22 {
-		t.Errorf("CountPrompt = %d, want 22 of the only target", n)
+	if n, _ := r.CountPrompt(last, nil, 100); n.Tokens != 22 {
+		t.Errorf("CountPrompt = %+v, want 22 of the only target", n)
 	}
 	a.CountErr = errOdd
-	if _, _, err := r.CountPrompt(model, nil, 100); !errors.Is(err, errOdd) {
+	if _, err := r.CountPrompt(model, nil, 100); !errors.Is(err, errOdd) {
 		t.Errorf("CountPrompt gives %v, want the provider's error", err)
 	}
 }

@@ -47,10 +47,20 @@ type ToolDelta struct {
 	Arguments string
 }
 
+// Prompt is what is known of a call's cost before it is admitted.
+type Prompt struct {
+	Tokens int
+	Exact  bool // false for an estimate
+	// Least is the fewest tokens in which what is asked for can be answered, such as a
+	// value of a schema; 0 when any number will do.
+	Least int
+}
+
 // Counter counts prompts before a call is admitted. It stops soon after limit tokens,
-// when the count says only "at least". exact is false for an estimate.
+// when the count says only "at least". What the provider cannot do, and only it knows,
+// is a [*wire.Error].
 type Counter interface {
-	CountPrompt(req *wire.ChatRequest, limit int) (n int, exact bool, err error)
+	CountPrompt(req *wire.ChatRequest, limit int) (Prompt, error)
 }
 
 // Provider computes answers. It is safe for concurrent use.

@@ -184,6 +184,17 @@ func invalidFunctionSchema(path, name, fault string) *Error {
 	return invalid("invalid_function_parameters", path, "Invalid schema for function '"+clip(name)+"': "+fault)
 }
 
+// UnsupportedFormatSchema is the 400 for a response_format whose schema cannot be kept
+// to, because of what stands at path, a JSON pointer into it.
+func UnsupportedFormatSchema(name, path, reason string) *Error {
+	return invalidFormatSchema(clip(name), "at '"+clip(path)+"': "+reason+".")
+}
+
+// UnsupportedFunctionSchema is the same for the parameters of a tool.
+func UnsupportedFunctionSchema(i int, name, path, reason string) *Error {
+	return invalidFunctionSchema("tools["+itoa(i)+"].function.parameters", clip(name), "at '"+clip(path)+"': "+reason+".")
+}
+
 func unsupportedValue(path, value string) *Error {
 	return invalid("unsupported_value", path, "Unsupported value: '"+path+"' does not support '"+clip(value)+"' with this model.")
 }
@@ -211,6 +222,16 @@ func UnsupportedContent(message, part int, kind string) *Error {
 func MaxTokensTooLarge(param string, given, limit int) *Error {
 	return invalid("invalid_value", param,
 		fmt.Sprintf("%s is too large: %d. This model supports at most %d completion tokens, whereas you provided %d.", param, given, limit, given))
+}
+
+// MaxTokensTooSmall is the 400 for an answer that must have a form, of which the
+// shortest has least tokens. param is "" when the context and not the caller left only
+// given.
+func MaxTokensTooSmall(param string, given, least int) *Error {
+	if param == "" {
+		return invalid("invalid_value", "max_tokens", fmt.Sprintf("What you ask for takes at least %d completion tokens, and there is room for %d. Please reduce the length of the messages, or use a model with a larger context.", least, given))
+	}
+	return invalid("invalid_value", param, fmt.Sprintf("%s is too small: %d. What you ask for takes at least %d completion tokens.", param, given, least))
 }
 
 // ContextLengthExceeded is the 400 for a prompt of tokens in a window. atLeast

@@ -3,11 +3,13 @@ package local
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
 
 	"github.com/parley-ai/parley/engine"
+	"github.com/parley-ai/parley/engine/grammar"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/wire"
 )
@@ -19,71 +21,83 @@ type Engine interface {
 	Encode(msgs []engine.Message, limit int) ([]int32, error)
 	Generate(ctx context.Context, r engine.Request) iter.Seq2[engine.Token, error]
 	Info() engine.Info
+	Vocab() (*grammar.Vocab, error)
 }
 
 // Provider computes with an engine in this process.
 type Provider struct {
 	engine      Engine
 	fingerprint string
+	words       toolWords
+	forms       forms
 }
 
 // New returns a provider over e. The engine stays the caller's to close.
 func New(e Engine) *Provider {
-	return &Provider{engine: e, fingerprint: "fp_" + e.Info().Fingerprint}
+	return &Provider{engine: e, fingerprint: "fp_" + e.Info().Fingerprint, words: chosenWords(), forms: forms{made: map[[sha256.Size]byte]*form{}}}
 }
 
-// CountPrompt counts exactly what Generate will compute.
-func (p *Provider) CountPrompt(req *wire.ChatRequest, limit int) (int, bool, error) {
-	ids, err := p.engine.Encode(messages(req), limit)
-	return len(ids), true, err
+// CountPrompt counts exactly what Generate will compute. A schema that cannot be held
+// to is a [*wire.Error].
+func (p *Provider) CountPrompt(req *wire.ChatRequest, limit int) (upstream.Prompt, error) {
+	f, err := p.form(req)
+	if err != nil {
+		return upstream.Prompt{}, err
+	}
+	ids, err := p.engine.Encode(p.words.messages(req), limit)
+	n := upstream.Prompt{Tokens: len(ids), Exact: true}
+	if f != nil {
+		n.Least = f.least
+	}
+	return n, err
 }
 
-// Capabilities is text with everything that bears on how it is drawn. Constrained
-// output is not there yet and is refused rather than ignored.
+// Capabilities is everything.
 func (p *Provider) Capabilities(string) wire.Capabilities {
-	return wire.Capabilities{FrequencyPenalty: true, PresencePenalty: true, LogitBias: true, Logprobs: true, MultipleChoices: true}
+	return wire.Capabilities{
+		JSONObject: true, JSONSchema: true, Tools: true,
+		FrequencyPenalty: true, PresencePenalty: true, LogitBias: true, Logprobs: true, MultipleChoices: true,
+	}
 }
 
 // Generate computes the answer with the engine's own token counts.
 func (p *Provider) Generate(ctx context.Context, call *upstream.Call, yield func(upstream.Event) error) error {
+	f, err := p.form(call.Request)
+	if e, ok := errors.AsType[*wire.Error](err); ok {
+		return &upstream.Rejected{Answer: e, Err: engine.ErrRequest}
+	}
+	if err != nil {
+		return &upstream.Failure{Class: upstream.Failed, Err: err}
+	}
 	r, err := p.request(call)
 	if err != nil {
 		return err
 	}
-	counts := make([]int, r.Choices)
-	total, ended := 0, 0
-	for t, err := range p.engine.Generate(ctx, r) {
-		if err != nil {
-			return failure(ctx, err)
-		}
-		total += t.Generated - counts[t.Choice]
-		counts[t.Choice] = t.Generated
-		e := upstream.Event{
-			Choice: t.Choice, Text: t.Text, Logprobs: logprobs(t.Logprobs), Completion: total, Cached: t.Cached, Fingerprint: p.fingerprint,
-		}
-		switch t.Finish {
-		case engine.FinishStop:
-			e.Finish = wire.FinishStop
-		case engine.FinishLength:
-			e.Finish = wire.FinishLength
-		}
-		if err := yield(e); err != nil {
-			return err
-		}
-		if e.Finish != "" {
-			ended++
+	g := &generation{Provider: p, request: r, form: f, stops: call.Request.Stop}
+	all := func(e upstream.Event, _ int) error { return yield(e) }
+	if f == nil {
+		return g.run(ctx, all)
+	}
+	if r.MaxTokens < f.least {
+		return &upstream.Rejected{Answer: wire.MaxTokensTooSmall(call.Request.MaxTokensParam, r.MaxTokens, f.least), Err: engine.ErrRequest}
+	}
+	g.request.Stop, g.request.Constraint = nil, f.engine.Constraint
+	// Behind the result of a call it is words that are due, or agents would go round.
+	if f.marker != "" && call.Request.Messages[len(call.Request.Messages)-1].Role == wire.RoleUser {
+		if g.request.Lead, err = p.lead(); err != nil {
+			return &upstream.Failure{Class: upstream.Failed, Err: err}
 		}
 	}
-	if ended < r.Choices {
-		return &upstream.Failure{Class: upstream.Cut, Err: errors.New("the engine ended without a finish")}
+	if f.checks != nil {
+		return g.runChecked(ctx, yield)
 	}
-	return nil
+	return g.run(ctx, all)
 }
 
 // request is what the engine is asked for.
 func (p *Provider) request(call *upstream.Call) (engine.Request, error) {
 	req := call.Request
-	prompt, err := p.engine.Encode(messages(req), 0)
+	prompt, err := p.engine.Encode(p.words.messages(req), 0)
 	if err != nil {
 		return engine.Request{}, &upstream.Failure{Class: upstream.Failed, Err: err}
 	}
@@ -108,6 +122,20 @@ func (p *Provider) request(call *upstream.Call) (engine.Request, error) {
 		r.LogitBias[int32(id)] = bias
 	}
 	return r, nil
+}
+
+// lead leans towards a call.
+func (p *Provider) lead() (map[int32]float64, error) {
+	vocab, err := p.engine.Vocab()
+	if err != nil {
+		return nil, err
+	}
+	for id := range int32(vocab.Size()) {
+		if string(vocab.Piece(id)) == callOpen[:1] {
+			return map[int32]float64{id: p.words.lean}, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // the vocabulary begins calls by another token
 }
 
 func logprobs(list []engine.Logprob) []wire.Logprob {
@@ -140,18 +168,4 @@ func failure(ctx context.Context, err error) error {
 	default:
 		return &upstream.Failure{Class: upstream.Failed, Err: err}
 	}
-}
-
-// messages is what the chat template sees. It has no place for names; a tool's result
-// is told as such by its role.
-func messages(req *wire.ChatRequest) []engine.Message {
-	ms := make([]engine.Message, len(req.Messages))
-	for i, m := range req.Messages {
-		role := m.Role
-		if role == wire.RoleDeveloper {
-			role = wire.RoleSystem
-		}
-		ms[i] = engine.Message{Role: string(role), Content: m.Content}
-	}
-	return ms
 }

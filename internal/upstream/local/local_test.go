@@ -74,11 +74,11 @@ func TestCountPrompt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, exact, err := p.CountPrompt(request("Hello"), 1000); n != len(want) || !exact || err != nil {
-		t.Errorf("CountPrompt = %d, %v, %v, want %d, true", n, exact, err, len(want))
+	if n, err := p.CountPrompt(request("Hello"), 1000); n.Tokens != len(want) || !n.Exact || err != nil {
+		t.Errorf("CountPrompt = %+v, %v, want %d, exact", n, err, len(want))
 	}
-	if n, _, err := p.CountPrompt(request(strings.Repeat("Hello ", 10_000)), 100); n <= 100 || n > 200 || err != nil {
-		t.Errorf("CountPrompt of a huge prompt with limit 100 = %d, %v, want a little more than 100", n, err)
+	if n, err := p.CountPrompt(request(strings.Repeat("Hello ", 10_000)), 100); n.Tokens <= 100 || n.Tokens > 200 || err != nil {
+		t.Errorf("CountPrompt of a huge prompt with limit 100 = %+v, %v, want a little more than 100", n, err)
 	}
 }
 
@@ -130,13 +130,13 @@ func TestGenerate_Busy(t *testing.T) {
 func TestGenerate_Fits(t *testing.T) {
 	t.Parallel()
 	p, e := open(t, engine.Options{Context: 64})
-	n, _, err := p.CountPrompt(request("a"), 0)
+	n, err := p.CountPrompt(request("a"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var last upstream.Event
 	err = p.Generate(t.Context(), &upstream.Call{Request: request("a"), MaxTokens: e.Info().Context}, func(e upstream.Event) error { last = e; return nil })
-	if err != nil || last.Finish == "" || last.Completion > e.Info().Context-n {
+	if err != nil || last.Finish == "" || last.Completion > e.Info().Context-n.Tokens {
 		t.Errorf("a bound above the rest of the context gives %+v, %v", last, err)
 	}
 	err = p.Generate(t.Context(), &upstream.Call{Request: request(strings.Repeat("word ", 100)), MaxTokens: 1}, func(upstream.Event) error { return nil })

@@ -126,23 +126,23 @@ func TestCountPrompt(t *testing.T) {
 	p := &Provider{options: Options{Counter: newTiktoken(t)}}
 	// The convention's own example: 3 for the answer, and for each message 3, its role
 	// and its text.
-	n, exact, err := p.CountPrompt(decode(`{"model":"m","messages":[{"role":"system","content":"You are helpful."},{"role":"user","content":"Hello"}]}`), 1<<20)
-	if n != 3+(3+1+4)+(3+1+1) || exact || err != nil {
-		t.Errorf("CountPrompt = %d, %v, %v; want 16, an estimate", n, exact, err)
+	n, err := p.CountPrompt(decode(`{"model":"m","messages":[{"role":"system","content":"You are helpful."},{"role":"user","content":"Hello"}]}`), 1<<20)
+	if n.Tokens != 3+(3+1+4)+(3+1+1) || n.Exact || err != nil {
+		t.Errorf("CountPrompt = %+v, %v; want 16, an estimate", n, err)
 	}
-	tools, _, err := p.CountPrompt(decode(`{"model":"m","messages":[{"role":"user","name":"ann","content":"Hello"},
+	tools, err := p.CountPrompt(decode(`{"model":"m","messages":[{"role":"user","name":"ann","content":"Hello"},
 		{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"x"}],
 		"tools":[{"type":"function","function":{"name":"f","description":"does","parameters":{"type":"object"}}}],
 		"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"}}}}`), 1<<20)
-	if err != nil || tools < 45 || tools > 75 {
-		t.Errorf("CountPrompt with tools = %d, %v", tools, err)
+	if err != nil || tools.Tokens < 45 || tools.Tokens > 75 {
+		t.Errorf("CountPrompt with tools = %+v, %v", tools, err)
 	}
 	long := decode(`{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("word ", 200000) + `"},{"role":"user","content":"` + strings.Repeat("word ", 200000) + `"}]}`)
-	if n, _, err := p.CountPrompt(long, 8192); err != nil || n <= 8192 || n > 8192+slabBytes {
-		t.Errorf("CountPrompt of a long prompt = %d, %v; want a little over 8192", n, err)
+	if n, err := p.CountPrompt(long, 8192); err != nil || n.Tokens <= 8192 || n.Tokens > 8192+slabBytes {
+		t.Errorf("CountPrompt of a long prompt = %+v, %v; want a little over 8192", n, err)
 	}
 	broken := &Provider{options: Options{Counter: brokenCounter{}}}
-	if _, _, err := broken.CountPrompt(long, 8192); err == nil {
+	if _, err := broken.CountPrompt(long, 8192); err == nil {
 		t.Error("CountPrompt with a broken counter has no error")
 	}
 }

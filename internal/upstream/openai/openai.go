@@ -125,9 +125,9 @@ func (p *Provider) Capabilities(string) wire.Capabilities {
 
 // CountPrompt estimates the prompt by the counter: what the model's own template and
 // vocabulary make of it is not known.
-func (p *Provider) CountPrompt(req *wire.ChatRequest, limit int) (int, bool, error) {
+func (p *Provider) CountPrompt(req *wire.ChatRequest, limit int) (upstream.Prompt, error) {
 	n, err := countPrompt(p.options.Counter, req, limit)
-	return n, false, err
+	return upstream.Prompt{Tokens: n}, err
 }
 
 // Generate asks the provider for a stream with usage, whatever the caller asked for. A

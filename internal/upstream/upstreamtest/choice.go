@@ -23,7 +23,9 @@ type Choice func(*upstream.Call) Script
 var _ upstream.Provider = Choice(nil)
 
 // CountPrompt counts 10 exact tokens.
-func (Choice) CountPrompt(*wire.ChatRequest, int) (int, bool, error) { return 10, true, nil }
+func (Choice) CountPrompt(*wire.ChatRequest, int) (upstream.Prompt, error) {
+	return upstream.Prompt{Tokens: 10, Exact: true}, nil
+}
 
 // Capabilities is plain text.
 func (Choice) Capabilities(string) wire.Capabilities { return wire.Capabilities{} }

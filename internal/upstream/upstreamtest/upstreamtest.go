@@ -175,6 +175,7 @@ type Call struct {
 type Provider struct {
 	Prompt      int   // what CountPrompt counts, up to its limit
 	Estimated   bool  // the count is not exact
+	Least       int   // the shortest answer
 	CountErr    error // CountPrompt fails
 	Fingerprint string
 	Can         wire.Capabilities
@@ -188,8 +189,8 @@ type Provider struct {
 func New(scripts ...Script) *Provider { return &Provider{scripts: scripts} }
 
 // CountPrompt counts as the fields say, the request is not looked at.
-func (p *Provider) CountPrompt(_ *wire.ChatRequest, limit int) (int, bool, error) {
-	return min(p.Prompt, limit), !p.Estimated, p.CountErr
+func (p *Provider) CountPrompt(_ *wire.ChatRequest, limit int) (upstream.Prompt, error) {
+	return upstream.Prompt{Tokens: min(p.Prompt, limit), Exact: !p.Estimated, Least: p.Least}, p.CountErr
 }
 
 // Capabilities is Can for every model.

@@ -138,7 +138,7 @@ func TestCountPrompt(t *testing.T) {
 	t.Parallel()
 	p := upstreamtest.New()
 	p.Prompt, p.Estimated = 10, true
-	if n, exact, err := p.CountPrompt(nil, 7); n != 7 || exact || err != nil {
-		t.Errorf("CountPrompt = %d, %v, %v, want 7 and an estimate", n, exact, err)
+	if n, err := p.CountPrompt(nil, 7); n.Tokens != 7 || n.Exact || err != nil {
+		t.Errorf("CountPrompt = %+v, %v, want 7 and an estimate", n, err)
 	}
 }

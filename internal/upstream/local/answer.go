@@ -1,0 +1,139 @@
+package local
+
+import (
+	"crypto/rand"
+	"strings"
+
+	"github.com/parley-ai/parley/engine/grammar"
+	"github.com/parley-ai/parley/internal/upstream"
+	"github.com/parley-ai/parley/internal/wire"
+)
+
+// answer is one choice that is held to a form, on its way out.
+type answer struct {
+	form  *form
+	stops *upstream.StopFilter
+	emit  func(upstream.Event) error
+
+	held     string         // text that may begin the marker
+	logprobs []wire.Logprob // of text that was not yet emitted
+	text     strings.Builder
+	scanner  *grammar.CallScanner // once calls have begun
+	calls    []call
+}
+
+// call is what has come of a call.
+type call struct {
+	name      string
+	arguments strings.Builder
+}
+
+func newAnswer(f *form, stops []string) *answer {
+	a := &answer{form: f, stops: upstream.NewStopFilter(stops)}
+	if f.calls != nil && f.marker == "" {
+		a.scanner = grammar.NewCallScanner(*f.calls)
+	}
+	return a
+}
+
+// push takes the next part of what the model writes. stopped means that a stop string
+// has ended the answer, which is then complete.
+func (a *answer) push(text string, logprobs []wire.Logprob) (stopped bool, err error) {
+	if a.scanner != nil {
+		return false, a.scan(text)
+	}
+	a.logprobs = append(a.logprobs, logprobs...)
+	if a.form.marker == "" {
+		return a.say(text)
+	}
+	a.held += text
+	before, after, found := strings.Cut(a.held, a.form.marker)
+	if !found {
+		keep := begins(a.held, a.form.marker)
+		before, a.held = a.held[:len(a.held)-keep], a.held[len(a.held)-keep:]
+		return a.say(before)
+	}
+	a.held = ""
+	if stopped, err := a.say(before); stopped || err != nil {
+		return stopped, err
+	}
+	if err := a.show(a.stops.Flush()); err != nil {
+		return false, err
+	}
+	a.scanner = grammar.NewCallScanner(*a.form.calls)
+	if a.form.calls.Open != "" {
+		after = a.form.marker + after
+	}
+	return false, a.scan(after)
+}
+
+// begins returns how many bytes at the end of text may begin the marker.
+func begins(text, marker string) int {
+	for n := min(len(text), len(marker)-1); n > 0; n-- {
+		if strings.HasSuffix(text, marker[:n]) {
+			return n
+		}
+	}
+	return 0
+}
+
+// say shows text up to a stop string. A value is then closed: what was asked for as
+// JSON is JSON wherever it ends.
+func (a *answer) say(text string) (stopped bool, err error) {
+	shown, stopped := a.stops.Push(text)
+	if err := a.show(shown); err != nil {
+		return false, err
+	}
+	if stopped && a.form.value != nil {
+		if end, ok := a.form.value.Complete([]byte(a.text.String())); ok {
+			return true, a.show(string(end))
+		}
+	}
+	return stopped, nil
+}
+
+func (a *answer) show(text string) error {
+	if text == "" {
+		return nil
+	}
+	a.text.WriteString(text)
+	e := upstream.Event{Text: text, Logprobs: a.logprobs}
+	a.logprobs = nil
+	return a.emit(e)
+}
+
+// scan takes the next part of calls.
+func (a *answer) scan(text string) error {
+	for _, piece := range a.scanner.Push(text) {
+		d := upstream.ToolDelta{Index: piece.Index, Name: piece.Name, Arguments: piece.Arguments}
+		if piece.Name != "" {
+			d.ID = "call_" + rand.Text()[:24]
+			a.calls = append(a.calls, call{name: piece.Name})
+		} else {
+			a.calls[piece.Index].arguments.WriteString(piece.Arguments)
+		}
+		if err := a.emit(upstream.Event{Tool: &d}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end shows what was held back and returns why the answer has ended, for which the
+// engine has a reason of its own.
+func (a *answer) end(reason wire.FinishReason) (wire.FinishReason, error) {
+	if a.scanner != nil {
+		if len(a.calls) > 0 {
+			reason = wire.FinishToolCalls
+		}
+		return reason, nil
+	}
+	stopped, err := a.say(a.held)
+	if err == nil && !stopped {
+		err = a.show(a.stops.Flush())
+	}
+	if stopped {
+		reason = wire.FinishStop
+	}
+	return reason, err
+}

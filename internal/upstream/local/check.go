@@ -1,0 +1,90 @@
+package local
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/parley-ai/parley/internal/wire"
+)
+
+// checks validate finished values by what the grammar of a schema leaves open.
+type checks struct {
+	value *jsonschema.Schema
+	tools map[string]*jsonschema.Schema // by the tool's name
+}
+
+func (c *checks) empty() bool { return c.value == nil && len(c.tools) == 0 }
+
+func (c *checks) addTool(t wire.Tool) error {
+	if c.tools[t.Name] != nil {
+		return nil
+	}
+	s, err := newCheck(t.Parameters)
+	if err != nil {
+		return err
+	}
+	if c.tools == nil {
+		c.tools = map[string]*jsonschema.Schema{}
+	}
+	c.tools[t.Name] = s
+	return nil
+}
+
+// passes says whether the answer is valid in all that was asked for.
+func (c *checks) passes(text string, calls []call) bool {
+	if c.value != nil && len(calls) == 0 && !valid(c.value, text) {
+		return false
+	}
+	for i := range calls {
+		if s := c.tools[calls[i].name]; s != nil && !valid(s, calls[i].arguments.String()) {
+			return false
+		}
+	}
+	return true
+}
+
+func valid(s *jsonschema.Schema, text string) bool {
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	return err == nil && s.Validate(v) == nil
+}
+
+// errReference is a schema that refers to another document.
+var errReference = errors.New("references to other documents are not followed")
+
+// nowhere loads nothing: a schema must not make this server fetch anything.
+type nowhere struct{}
+
+func (nowhere) Load(string) (any, error) { return nil, errReference }
+
+func newCheck(text []byte) (*jsonschema.Schema, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(nowhere{})
+	c.AssertFormat()
+	const name = "schema.json"
+	if err := c.AddResource(name, doc); err != nil {
+		return nil, short(err)
+	}
+	s, err := c.Compile(name)
+	if err != nil {
+		return nil, short(err)
+	}
+	return s, nil
+}
+
+// short keeps the library's words fit for an answer.
+func short(err error) error {
+	const most = 200
+	s := err.Error()
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return fmt.Errorf("the schema is not valid: %s", s)
+}
