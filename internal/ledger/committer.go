@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 )
 
@@ -74,6 +75,9 @@ func (l *Ledger) commit() {
 // caller has taken the turn, and it is given back.
 func (l *Ledger) writeNext() {
 	defer func() { <-l.turn }()
+	if l.crowded {
+		runtime.Gosched()
+	}
 	batch, ops := l.batch[:0], l.ops[:0]
 fill:
 	for len(batch) < maxBatch {
@@ -87,6 +91,7 @@ fill:
 	if len(batch) == 0 {
 		return
 	}
+	l.crowded = len(batch) > 1
 	results, err := l.write(ops)
 	for i, p := range batch {
 		if err != nil {
