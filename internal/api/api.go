@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ratelimit"
+	"github.com/parley-ai/parley/internal/telemetry"
 	"github.com/parley-ai/parley/internal/wire"
 )
 
@@ -41,7 +41,8 @@ type Config struct {
 	Ready func() error
 	// Draining reports whether new calls are refused because the server stops.
 	Draining func() bool
-	Log      *slog.Logger
+	// Log gets one line a request.
+	Log *telemetry.Lines
 	// Observe is told of every request at its end; nil tells nobody. It must be quick.
 	Observe func(Observation)
 }
@@ -81,7 +82,6 @@ type exchange struct {
 
 	limited bool        // the headers of the limits are set
 	hurried atomic.Bool // the answer is broken off
-	attrs   [20]slog.Attr
 }
 
 // ServeHTTP answers one request, whatever it is, and logs one line about it.

@@ -34,6 +34,7 @@ import (
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/routing"
 	"github.com/parley-ai/parley/internal/store"
+	"github.com/parley-ai/parley/internal/telemetry"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 	"github.com/parley-ai/parley/internal/wire"
@@ -102,7 +103,7 @@ func open(t testing.TB, p upstream.Provider) *door {
 	limiter := ratelimit.New(time.Now())
 	line := &chat.Service{Catalog: cat, Ledger: d.ledger, Limiter: limiter, Router: routing.New(map[string]upstream.Provider{"fake": p}), Describe: api.Describe}
 	config := api.Config{
-		Chat: line, Keys: d, Catalog: cat, Limiter: limiter, Draining: d.draining.Load, Log: slog.New(slog.NewJSONHandler(d.log, nil)),
+		Chat: line, Keys: d, Catalog: cat, Limiter: limiter, Draining: d.draining.Load, Log: telemetry.NewLines(d.log, true),
 		Ready: func() error {
 			if d.draining.Load() {
 				return errors.New("the server is stopping")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +18,7 @@ import (
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/ratelimit"
+	"github.com/parley-ai/parley/internal/telemetry"
 	"github.com/parley-ai/parley/internal/upstream/openai"
 	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 	"github.com/parley-ai/parley/internal/wire"
@@ -55,7 +55,7 @@ func TestChunkAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun count
 	})
 	cat, err := catalog.New(nil)
 	must(t, err)
-	h := api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Limiter: ratelimit.New(time.Now()), Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler)})
+	h := api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Limiter: ratelimit.New(time.Now()), Draining: func() bool { return false }, Log: telemetry.NewLines(io.Discard, true)})
 	req := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/chat/completions", strings.NewReader(body(`,"stream":true`)))
 	h.ServeHTTP(&sink{header: http.Header{}}, req)
 	if allocs != 0 {
@@ -93,7 +93,7 @@ func BenchmarkHandler(b *testing.B) {
 			})
 			cat, err := catalog.New(nil)
 			must(b, err)
-			h := api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Limiter: ratelimit.New(time.Now()), Draining: func() bool { return false }, Log: slog.New(slog.NewJSONHandler(io.Discard, nil))}) //nolint:sloglint // writing the line is part of the figure
+			h := api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Limiter: ratelimit.New(time.Now()), Draining: func() bool { return false }, Log: telemetry.NewLines(io.Discard, true)})
 			calls(b, h, "Bearer x", body(extra), 1)
 		})
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/httpserver"
 	"github.com/parley-ai/parley/internal/ratelimit"
+	"github.com/parley-ai/parley/internal/telemetry"
 	"github.com/parley-ai/parley/internal/wire"
 )
 
@@ -166,7 +167,7 @@ func bubble(t *testing.T, f stub) (h http.Handler, dial func() net.Conn) {
 	t.Helper()
 	cat, err := catalog.New(nil)
 	must(t, err)
-	h = api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Limiter: ratelimit.New(time.Now()), Ready: func() error { return nil }, Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler)})
+	h = api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Limiter: ratelimit.New(time.Now()), Ready: func() error { return nil }, Draining: func() bool { return false }, Log: telemetry.NewLines(io.Discard, true)})
 	p := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
 	s := &httpserver.Server{Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)}
 	go func() { _ = s.Serve(p) }()

@@ -44,52 +44,58 @@ func (s *server) observe(x *exchange) {
 // and secrets are never in it. What is our fault is an error and carries its text;
 // what is the caller's is information.
 func (s *server) log(x *exchange) {
-	level := slog.LevelInfo
-	attrs := x.attrs[:0]
-	add := func(a ...slog.Attr) { attrs = append(attrs, a...) }
-	add(slog.String("request_id", x.id), slog.String("route", x.route), slog.String("method", clip(x.r.Method, 16)))
-	status := x.status
+	status, code, level := x.status, "", slog.LevelInfo
 	if x.err != nil {
-		given, code := Describe(x.err)
+		var given int
+		given, code = Describe(x.err)
 		if status == 0 {
 			status = given
 		}
-		add(slog.String("code", code))
 		// A charge that was not written is our fault whoever left meanwhile.
-		ours := given >= http.StatusInternalServerError && !errors.Is(x.err, chat.ErrShutdown) || errors.Is(x.err, ledger.ErrUnavailable)
-		if ours {
+		if given >= http.StatusInternalServerError && !errors.Is(x.err, chat.ErrShutdown) || errors.Is(x.err, ledger.ErrUnavailable) {
 			level = slog.LevelError
-			add(slog.String("error", x.err.Error()))
+		}
+	}
+	now := time.Now()
+	line := s.Log.Begin(now, level, "request")
+	line.String("request_id", x.id)
+	line.String("route", x.route)
+	line.String("method", clip(x.r.Method, 16))
+	if x.err != nil {
+		line.String("code", code)
+		if level == slog.LevelError {
+			line.String("error", x.err.Error())
 		}
 		if _, bug := errors.AsType[*panicError](x.err); bug {
-			add(slog.String("stack", string(debug.Stack())))
+			line.String("stack", string(debug.Stack()))
 		}
 	}
-	add(slog.Int("status", status))
+	line.Int("status", status)
 	if x.caller != nil {
-		add(slog.String("account", x.caller.Account.ID), slog.String("key", x.caller.KeyID))
+		line.String("account", x.caller.Account.ID)
+		line.String("key", x.caller.KeyID)
 	}
 	if x.model != "" {
-		add(slog.String("model", clip(x.model, 64)), slog.Bool("stream", x.stream))
+		line.String("model", clip(x.model, 64))
+		line.Bool("stream", x.stream)
 	}
 	if c := &x.call; c.CompletionID != "" {
-		add(slog.String("completion_id", c.CompletionID), slog.String("target", c.Target), slog.String("ending", string(c.Ending)),
-			slog.Int("prompt_tokens", c.Usage.PromptTokens), slog.Int("completion_tokens", c.Usage.CompletionTokens),
-			slog.String("charge", c.Charge.String()), slog.Float64("first_token_ms", ms(c.FirstToken)))
+		line.String("completion_id", c.CompletionID)
+		line.String("target", c.Target)
+		line.String("ending", string(c.Ending))
+		line.Int("prompt_tokens", c.Usage.PromptTokens)
+		line.Int("completion_tokens", c.Usage.CompletionTokens)
+		line.String("charge", c.Charge.String())
+		line.Float("first_token_ms", ms(c.FirstToken))
 	}
 	if id := x.r.Header.Get("X-Client-Request-Id"); id != "" {
-		add(slog.String("client_request_id", clip(id, 64)))
+		line.String("client_request_id", clip(id, 64))
 	}
 	if n := x.r.Header.Get("X-Stainless-Retry-Count"); n != "" && n != "0" {
-		add(slog.String("retry", clip(n, 4)))
+		line.String("retry", clip(n, 4))
 	}
-	add(slog.Float64("duration_ms", ms(time.Since(x.now))))
-	// Straight to the handler: a logger would look for its caller in the stack each time.
-	if h := s.Log.Handler(); h.Enabled(x.r.Context(), level) {
-		r := slog.NewRecord(time.Now(), level, "request", 0)
-		r.AddAttrs(attrs...)
-		_ = h.Handle(x.r.Context(), r) // there is nobody to tell
-	}
+	line.Float("duration_ms", ms(now.Sub(x.now)))
+	line.End()
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/ratelimit"
+	"github.com/parley-ai/parley/internal/telemetry"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 )
@@ -204,7 +204,7 @@ func TestLogLevel(t *testing.T) {
 		f := stub(func(context.Context, chat.Emitter) error { return tt.err })
 		cat, err := catalog.New(nil)
 		must(t, err)
-		h := api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Limiter: ratelimit.New(time.Now()), Draining: func() bool { return false }, Log: slog.New(slog.NewJSONHandler(log, nil))})
+		h := api.New(api.Config{Chat: f, Keys: f, Catalog: cat, Limiter: ratelimit.New(time.Now()), Draining: func() bool { return false }, Log: telemetry.NewLines(log, true)})
 		func() {
 			defer func() {
 				if p := recover(); (p == http.ErrAbortHandler) != errors.Is(tt.err, chat.ErrClientGone) {

@@ -216,7 +216,7 @@ func (a *App) door() (*api.Config, error) {
 		Draining: func() bool {
 			return a.state.Load() >= draining
 		},
-		Log:     a.log,
+		Log:     telemetry.NewLines(a.options.Stderr, a.options.JSONLog),
 		Observe: observe(a.metrics),
 	}, nil
 }
