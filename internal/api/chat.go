@@ -102,7 +102,11 @@ func (w *whole) Finish(reasons []wire.FinishReason, u wire.Usage) error {
 		c.Content, c.Choice.Reasoning, c.Choice.Finish = string(c.text), string(c.reasoning), reasons[i]
 		completion.Choices[i] = c.Choice
 	}
-	return w.json(http.StatusOK, completion.AppendJSON(nil))
+	size := 1 << 10 // what stands around the texts
+	for i := range completion.Choices {
+		size += len(completion.Choices[i].Content)
+	}
+	return w.json(http.StatusOK, completion.AppendJSON(make([]byte, 0, size)))
 }
 
 const eventStream = "text/event-stream; charset=utf-8"
