@@ -32,9 +32,11 @@ func escapeLen(s string, i int) (escaped, size int) {
 	return size, size
 }
 
-// appendString appends s as a JSON string. The characters <, > and & stay as
+// AppendString appends s as a JSON string. The characters <, > and & stay as
 // they are; U+2028 and U+2029 are escaped, because they end a line in
 // JavaScript sources; bytes that are not UTF-8 become U+FFFD.
+func AppendString(dst []byte, s string) []byte { return appendString(dst, s) }
+
 func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0

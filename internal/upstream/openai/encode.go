@@ -17,9 +17,8 @@ const maxStops = 4
 // tend to fill the page with blanks, and some hosted APIs refuse the request.
 const jsonInstruction = "Answer with one JSON object and nothing else."
 
+// request is what follows model and messages.
 type request struct {
-	Model               string             `json:"model"`
-	Messages            []message          `json:"messages"`
 	Stream              bool               `json:"stream"`
 	StreamOptions       streamOptions      `json:"stream_options"`
 	MaxTokens           int                `json:"max_tokens,omitempty"`
@@ -43,31 +42,6 @@ type request struct {
 
 type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
-}
-
-type message struct {
-	Role       wire.Role  `json:"role"`
-	Content    any        `json:"content"` // a string, parts or null
-	Refusal    string     `json:"refusal,omitempty"`
-	Name       string     `json:"name,omitempty"`
-	ToolCalls  []toolCall `json:"tool_calls,omitempty"`
-	ToolCallID string     `json:"tool_call_id,omitempty"`
-}
-
-type part struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
-
-type toolCall struct {
-	ID       string       `json:"id"`
-	Type     string       `json:"type"`
-	Function calledByName `json:"function"`
-}
-
-type calledByName struct {
-	Name      string `json:"name"`
-	Arguments string `json:"arguments"`
 }
 
 type tool struct {
@@ -106,7 +80,6 @@ type jsonSchema struct {
 func (p *Provider) encode(call *upstream.Call, bound int) ([]byte, error) {
 	req := call.Request
 	r := request{
-		Model: call.Model, Messages: messages(req),
 		Stream: true, StreamOptions: streamOptions{IncludeUsage: true},
 		Seed: req.Seed, Stop: req.Stop[:min(len(req.Stop), maxStops)],
 		FrequencyPenalty: req.FrequencyPenalty, PresencePenalty: req.PresencePenalty,
@@ -138,13 +111,22 @@ func (p *Provider) encode(call *upstream.Call, bound int) ([]byte, error) {
 		}
 	}
 	r.addTools(req)
-	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
+	// What is long is appended: reflection takes ten times as long.
+	size := 512
+	for i := range req.Messages {
+		size += len(req.Messages[i].Content) + 64
+	}
+	dst := wire.AppendString(append(make([]byte, 0, size), `{"model":`...), call.Model)
+	dst = append(appendMessages(append(dst, `,"messages":`...), req), ',')
+	at := len(dst)
+	buf := bytes.NewBuffer(dst)
+	e := json.NewEncoder(buf)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(r); err != nil {
 		return nil, err
 	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+	body := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	return append(body[:at], body[at+1:]...), nil // without the bracket that opens r
 }
 
 // addTools leaves out what is the default: some servers refuse tool_choice auto unless
@@ -170,47 +152,81 @@ func (r *request) addTools(req *wire.ChatRequest) {
 	}
 }
 
-func messages(req *wire.ChatRequest) []message {
-	ms := make([]message, 0, len(req.Messages)+1)
-	if req.ResponseFormat.Kind == wire.FormatJSONObject && !req.MentionsJSON() {
-		ms = append(ms, message{Role: wire.RoleSystem, Content: jsonInstruction})
-	}
+// appendMessages appends the conversation as an array.
+func appendMessages(dst []byte, req *wire.ChatRequest) []byte {
+	dst = append(dst, '[')
+	told := req.ResponseFormat.Kind != wire.FormatJSONObject || req.MentionsJSON()
 	for i := range req.Messages {
 		m := &req.Messages[i]
-		out := message{Role: m.Role, Content: content(m), Refusal: m.Refusal, Name: m.Name, ToolCallID: m.ToolCallID}
-		if m.Role == wire.RoleDeveloper {
+		role := m.Role
+		if role == wire.RoleDeveloper {
 			// It means the same, and only few templates know it.
-			out.Role = wire.RoleSystem
+			role = wire.RoleSystem
 		}
-		for _, c := range m.ToolCalls {
-			if c.Arguments == "" {
-				// Templates parse the arguments, also of functions that take none.
-				c.Arguments = "{}"
-			}
-			out.ToolCalls = append(out.ToolCalls, toolCall{c.ID, "function", calledByName{c.Name, c.Arguments}})
+		if i > 0 {
+			dst = append(dst, ',')
 		}
-		if len(ms) == 1 && i == 0 && out.Role == wire.RoleSystem {
+		switch {
+		case told || i > 0:
+		case role == wire.RoleSystem:
 			// Many templates take one system message only, at the beginning.
-			ms[0].Content = jsonInstruction + "\n\n" + m.Content
+			dst = wire.AppendString(append(dst, `{"role":"system","content":`...), jsonInstruction+"\n\n"+m.Content)
+			dst = append(dst, '}')
 			continue
+		default:
+			dst = wire.AppendString(append(dst, `{"role":"system","content":`...), jsonInstruction)
+			dst = append(dst, "},"...)
 		}
-		ms = append(ms, out)
+		dst = wire.AppendString(append(dst, `{"role":`...), string(role))
+		dst = appendContent(append(dst, `,"content":`...), m)
+		for _, f := range [...]struct{ name, value string }{{"refusal", m.Refusal}, {"name", m.Name}, {"tool_call_id", m.ToolCallID}} {
+			if f.value != "" {
+				dst = wire.AppendString(append(wire.AppendString(append(dst, ','), f.name), ':'), f.value)
+			}
+		}
+		dst = append(appendCalls(dst, m.ToolCalls), '}')
 	}
-	return ms
+	return append(dst, ']')
 }
 
-func content(m *wire.Message) any {
+func appendContent(dst []byte, m *wire.Message) []byte {
 	switch {
 	case m.NullContent:
-		return nil
+		return append(dst, "null"...)
 	case m.Parts == nil:
-		return m.Content
+		return wire.AppendString(dst, m.Content)
 	}
-	parts := make([]part, len(m.Parts))
 	for i, text := range m.Parts {
-		parts[i] = part{"text", text}
+		sep := byte(',')
+		if i == 0 {
+			sep = '['
+		}
+		dst = wire.AppendString(append(append(dst, sep), `{"type":"text","text":`...), text)
+		dst = append(dst, '}')
 	}
-	return parts
+	return append(dst, ']')
+}
+
+func appendCalls(dst []byte, calls []wire.ToolCall) []byte {
+	for i, c := range calls {
+		if c.Arguments == "" {
+			// Templates parse the arguments, also of functions that take none.
+			c.Arguments = "{}"
+		}
+		if i == 0 {
+			dst = append(dst, `,"tool_calls":[`...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = wire.AppendString(append(dst, `{"id":`...), c.ID)
+		dst = wire.AppendString(append(dst, `,"type":"function","function":{"name":`...), c.Name)
+		dst = wire.AppendString(append(dst, `,"arguments":`...), c.Arguments)
+		dst = append(dst, "}}"...)
+	}
+	if len(calls) > 0 {
+		dst = append(dst, ']')
+	}
+	return dst
 }
 
 func format(f wire.ResponseFormat) *responseFormat {
