@@ -44,7 +44,7 @@ func remoteConfig(p *provider.Provider) string {
   - {id: narrow, concurrency: 1}
 upstreams:
   - {id: patient, kind: openai, base_url: %q, api_key: sk-provider, retries: 2}
-  - {id: plain, kind: openai, base_url: %q, retries: 0, timeouts: {first_token: 3s}}
+  - {id: plain, kind: openai, base_url: %q, retries: 0, timeouts: {first_token: 30s}}
   - {id: hasty, kind: openai, base_url: %q, retries: 0, timeouts: {first_token: 300ms}}
 models:
 `, p.URL, p.URL, p.URL)
