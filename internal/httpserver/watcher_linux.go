@@ -52,6 +52,9 @@ func (w *watcher) wait() {
 			n, failed = unix.EpollWait(int(fd), events[:], 0)
 			return n != 0 // else the runtime waits until there is something
 		})
+		if errors.Is(failed, unix.EINTR) {
+			continue
+		}
 		if err != nil || failed != nil {
 			return // closed: nothing else is wrong with an epoll instance
 		}
