@@ -10,6 +10,7 @@ WEIGHTS  := weights/SmolLM2-135M-Instruct.Q4_1.gguf
 LINT     := .cache/bin/golangci-lint
 FUZZTIME ?= 20000x
 KILLS    ?= 500
+SOAK     ?= 10m
 ARGS     ?=
 
 .PHONY: help
@@ -37,9 +38,14 @@ e2e: setup build ## Run the end-to-end tests against bin/parley (ARGS="-run Cras
 	PARLEY_BIN=$(CURDIR)/bin/parley go test -count=1 -parallel 4 ./e2e/... $(ARGS)
 
 .PHONY: prove
-prove: weights build ## Kill the server KILLS times (500) under load, hold limits for two minutes; print figures
+prove: weights build ## Kill the server KILLS times (500), hold limits for two minutes, 1,800 answers to their form
 	PARLEY_PROVE=$(KILLS) PARLEY_BIN=$(CURDIR)/bin/parley go test -count=1 -parallel 4 -timeout 2h -v \
 	  -run '^(TestCrash|TestLimits_|TestRevoke|TestStop_Under500|TestHostile|TestMemory)' ./e2e/ $(ARGS)
+	PARLEY_PROVE=$(KILLS) go test -count=1 -timeout 1h -v -run '^TestEmbedded_(JSON|Schema|Tools)$$' ./internal/api/
+
+.PHONY: soak
+soak: weights build ## Ask the embedded model for everything at once for SOAK (10m); print figures
+	SOAK=$(SOAK) PARLEY_BIN=$(CURDIR)/bin/parley go test -count=1 -timeout 2h -v -run '^TestSoak$$' ./e2e/ $(ARGS)
 
 .PHONY: race
 race: weights ## Run the unit tests with the race detector only

@@ -1,16 +1,11 @@
 package e2e
 
 import (
-	"bufio"
-	"context"
 	"fmt"
 	"math/big"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -197,64 +192,30 @@ func checkCharges(t *testing.T, all []receipt, answers map[string]int, calls map
 	}
 }
 
-var requestLine = regexp.MustCompile(`^request (req_[0-9a-f]{32}) (\d{3})$`)
-
-// script runs a client's program. Each line "ok NAME" or "not ok NAME: why" is one test, each line
-// "request ID STATUS" an answer that the client got.
-func (r *remote) script(t *testing.T, atLeast int, name string, args ...string) {
+// script runs a client's program against what stands before the provider.
+func (r *remote) script(t *testing.T, atLeast int, program []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(
-		os.Environ(), "OPENAI_BASE_URL="+r.URL+"/v1", "OPENAI_API_KEY="+r.key,
-		"FREE_KEY="+r.free, "POOR_KEY="+r.poor, "NARROW_KEY="+r.narrow, "CONTROL_URL="+r.provider.Control,
-		// Clients must not call anybody else.
-		"LANGCHAIN_TRACING_V2=false",
-	)
-	out, err := cmd.CombinedOutput()
-	ran := 0
-	lines := bufio.NewScanner(strings.NewReader(string(out)))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		line := lines.Text()
-		if m := requestLine.FindStringSubmatch(line); m != nil {
-			status, _ := strconv.Atoi(m[2])
-			r.saw(m[1], status)
-			continue
-		}
-		result, rest, _ := strings.Cut(line, ": ")
-		if name, ok := strings.CutPrefix(result, "ok "); ok {
-			ran++
-			t.Run(name, func(*testing.T) {})
-		} else if name, ok := strings.CutPrefix(result, "not ok "); ok {
-			ran++
-			t.Run(name, func(t *testing.T) { t.Error(rest) })
-		} else if strings.HasPrefix(line, "note ") {
-			t.Log(line)
-		}
-	}
-	if err != nil || ran < atLeast {
-		t.Errorf("%d checks ran, at least %d should; exit code %d:\n%s", ran, atLeast, exitCode(err), out)
-	}
+	clientScript{
+		env: []string{
+			"OPENAI_BASE_URL=" + r.URL + "/v1", "OPENAI_API_KEY=" + r.key,
+			"FREE_KEY=" + r.free, "POOR_KEY=" + r.poor, "NARROW_KEY=" + r.narrow, "CONTROL_URL=" + r.provider.Control,
+		},
+		atLeast: atLeast, saw: r.saw,
+	}.run(t, program)
 }
 
 // TestNode runs the clients of Node; their programs are in e2e/node.
 func TestNode(t *testing.T) {
 	t.Parallel()
-	node, err := exec.LookPath("node")
-	need(t, err == nil, "there is no node; install Node 20 or later with npm")
-	dir := filepath.Join(root, "e2e", "node")
-	_, err = os.Stat(filepath.Join(dir, "node_modules", ".made-from.json"))
-	need(t, err == nil, "the Node clients are not there; `make setup` installs them")
 	for _, client := range []struct {
 		name    string
 		atLeast int
 	}{{"openai", 81}, {"ai", 63}, {"langchain", 34}} {
 		t.Run(client.name, func(t *testing.T) {
 			t.Parallel()
+			program := node(t, client.name+".mjs")
 			r := startRemote(t)
-			r.script(t, client.atLeast, node, filepath.Join(dir, client.name+".mjs"))
+			r.script(t, client.atLeast, program)
 			r.checkReceipts(t)
 		})
 	}
@@ -263,10 +224,8 @@ func TestNode(t *testing.T) {
 // TestOpenAIPython_Upstream runs the official Python client against an upstream.
 func TestOpenAIPython_Upstream(t *testing.T) { //nolint:tparallel // its subtests are lines of one script
 	t.Parallel()
-	python := filepath.Join(root, ".cache", "venv", "bin", "python")
-	_, err := os.Stat(python)
-	need(t, err == nil, "the Python client is not there; `make setup` installs it")
+	program := python(t, "upstream_test.py")
 	r := startRemote(t)
-	r.script(t, 27, python, filepath.Join(root, "e2e", "python", "upstream_test.py"))
+	r.script(t, 27, program)
 	r.checkReceipts(t)
 }

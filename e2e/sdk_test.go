@@ -1,15 +1,10 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -199,31 +194,13 @@ func TestOpenAIGo_Errors(t *testing.T) {
 // its script is one test.
 func TestOpenAIPython(t *testing.T) { //nolint:tparallel // its subtests are lines of one script
 	t.Parallel()
-	python := filepath.Join(root, ".cache", "venv", "bin", "python")
-	_, err := os.Stat(python)
-	need(t, err == nil, "the Python client is not there; `make setup` installs it")
+	program := python(t, "client_test.py")
 	s := server(t)
 	free, _ := account(t, s, "python-free", "free", "1")
 	poor, _ := account(t, s, "python-poor", "pro", "")
 
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, python, filepath.Join(root, "e2e", "python", "client_test.py"))
-	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+s.URL+"/v1", "OPENAI_API_KEY="+s.Key, "FREE_KEY="+free, "POOR_KEY="+poor)
-	out, err := cmd.CombinedOutput()
-	ran := 0
-	lines := bufio.NewScanner(strings.NewReader(string(out)))
-	for lines.Scan() {
-		result, rest, _ := strings.Cut(lines.Text(), ": ")
-		if name, ok := strings.CutPrefix(result, "ok "); ok {
-			ran++
-			t.Run(name, func(*testing.T) {})
-		} else if name, ok := strings.CutPrefix(result, "not ok "); ok {
-			ran++
-			t.Run(name, func(t *testing.T) { t.Error(rest) })
-		}
-	}
-	if err != nil || ran < 15 {
-		t.Errorf("%d checks ran, exit code %d:\n%s", ran, exitCode(err), out)
-	}
+	clientScript{
+		env:     []string{"OPENAI_BASE_URL=" + s.URL + "/v1", "OPENAI_API_KEY=" + s.Key, "FREE_KEY=" + free, "POOR_KEY=" + poor},
+		atLeast: 15, saw: func(string, int) {},
+	}.run(t, program)
 }

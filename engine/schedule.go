@@ -312,12 +312,22 @@ func (e *Engine) advance(p *pick) {
 		p.over = true
 		return
 	case e.tk.IsEnd(p.id):
-		p.tok.Text, p.tok.Finish = s.text.Flush(), FinishStop
+		p.tok.Text, p.tok.Finish = s.text.Flush(), s.ended()
 	default:
 		e.say(p)
 	}
 	p.tok.Logprobs = s.scores.release(s.text.Shown())
 	p.over = p.tok.Finish != ""
+}
+
+// ended is why an answer has ended that its constraint, if any, lets end here.
+func (s *sequence) ended() Finish {
+	if s.sampler != nil {
+		if c, ok := s.sampler.Constraint.(cut); ok && c.Cut() {
+			return FinishLength
+		}
+	}
+	return FinishStop
 }
 
 // say adds the token of a pick to the text.
@@ -338,10 +348,7 @@ func (e *Engine) say(p *pick) {
 		p.tok.Finish = FinishStop
 		return
 	case p.done:
-		p.tok.Finish = FinishStop
-		if c, ok := s.sampler.Constraint.(cut); ok && c.Cut() {
-			p.tok.Finish = FinishLength
-		}
+		p.tok.Finish = s.ended()
 	case s.generated == s.MaxTokens:
 		p.tok.Finish = FinishLength
 	default:

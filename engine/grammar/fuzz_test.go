@@ -3,10 +3,10 @@ package grammar_test
 import (
 	"encoding/json"
 	"errors"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/parley-ai/parley/engine/grammar"
+	"github.com/parley-ai/parley/engine/grammar/grammartest"
 )
 
 func addSchemas(f *testing.F, add func(schema []byte)) {
@@ -15,8 +15,8 @@ func addSchemas(f *testing.F, add func(schema []byte)) {
 		add([]byte(tt.schema))
 	}
 	for i := range uint64(50) {
-		a := &author{Rand: rand.New(rand.NewPCG(i, 9))}
-		add(a.document())
+		a := grammartest.New(i, 9)
+		add(a.Document())
 	}
 }
 

@@ -9,199 +9,10 @@ import (
 	"testing"
 
 	"github.com/parley-ai/parley/engine/grammar"
+	"github.com/parley-ai/parley/engine/grammar/grammartest"
 )
 
-// author writes random schemas and values that have a chance to fit them. Every
-// object says whether it is open, since what is written where a schema is silent is
-// narrower than what is valid.
-type author struct {
-	*rand.Rand
-	budget int
-}
-
 type dict = map[string]any
-
-func pick[T any](a *author, list ...T) T { return list[a.IntN(len(list))] }
-
-func (a *author) maybe(n int) bool { return a.IntN(n) == 0 }
-
-// schema returns a random schema; refs lead to the definitions a, b and c.
-func (a *author) schema(depth int) any {
-	if a.budget--; a.budget < 0 || depth > 4 {
-		return pick[any](a, true, dict{"type": "integer"}, dict{"enum": []any{"x", 1}})
-	}
-	s := dict{}
-	switch a.IntN(14) {
-	case 0:
-		return pick[any](a, true, true, false)
-	case 1:
-		s["$ref"] = "#/$defs/" + pick(a, "a", "b", "c")
-	case 2:
-		s[pick(a, "anyOf", "oneOf", "allOf")] = a.list(depth, 1, 3)
-	case 3:
-		s["enum"] = a.values(1 + a.IntN(4))
-	case 4:
-		s["const"] = a.value(2)
-	case 5:
-		s["type"] = pick[any](a, "null", "boolean", []any{"string", "null"}, []any{"integer", "array"}, []any{"object", "number"})
-	}
-	if a.maybe(3) {
-		a.number(s)
-	}
-	if a.maybe(3) {
-		a.text(s)
-	}
-	if a.maybe(4) {
-		a.array(s, depth)
-	}
-	if a.maybe(2) {
-		a.object(s, depth)
-	}
-	if a.maybe(8) {
-		s[pick(a, "anyOf", "allOf")] = a.list(depth, 1, 3)
-	}
-	return s
-}
-
-func (a *author) list(depth, least, most int) []any {
-	var out []any
-	for range least + a.IntN(most) {
-		out = append(out, a.schema(depth+1))
-	}
-	return out
-}
-
-func (a *author) number(s dict) {
-	s["type"] = pick(a, "integer", "number")
-	if a.maybe(2) {
-		s[pick(a, "minimum", "exclusiveMinimum")] = pick[any](a, -3, 0, 1, 2, 10, 0.5, 1.25)
-	}
-	if a.maybe(2) {
-		s[pick(a, "maximum", "exclusiveMaximum")] = pick[any](a, 2, 3, 12, 100, 2.5, 1e6)
-	}
-	if a.maybe(4) {
-		s["multipleOf"] = pick[any](a, 2, 3, 0.5, 0.25, 10)
-	}
-}
-
-func (a *author) text(s dict) {
-	s["type"] = "string"
-	if a.maybe(3) {
-		s["minLength"] = a.IntN(3)
-	}
-	if a.maybe(3) {
-		s["maxLength"] = 1 + a.IntN(4)
-	}
-	if a.maybe(3) {
-		s["pattern"] = pick(a, "a", "^a", "b$", "^[a-c]*$", "^(ab|c)+$", "x{2,3}", "^.{1,3}$", "[^a]", "é", `^"?\\?$`)
-	}
-	if a.maybe(8) {
-		s["format"] = pick(a, "date", "time", "date-time", "email", "uuid", "ipv4", "ipv6", "uri", "hostname", "duration", "uri-reference")
-	}
-}
-
-func (a *author) array(s dict, depth int) {
-	s["type"] = "array"
-	if a.maybe(2) {
-		s["items"] = a.schema(depth + 1)
-	}
-	if a.maybe(4) {
-		s["prefixItems"] = a.list(depth, 1, 2)
-	}
-	if a.maybe(3) {
-		s["minItems"] = a.IntN(3)
-	}
-	if a.maybe(3) {
-		s["maxItems"] = a.IntN(4)
-	}
-}
-
-func (a *author) object(s dict, depth int) {
-	s["type"] = "object"
-	props := dict{}
-	for _, name := range []string{"a", "aa", "b", "kind", "é"} {
-		if a.maybe(2) {
-			props[name] = a.schema(depth + 1)
-		}
-	}
-	s["properties"] = props
-	s["additionalProperties"] = pick[any](a, true, false, dict{"type": "integer"})
-	if a.maybe(2) {
-		s["required"] = []any{pick(a, "a", "b", "kind", "zz")}
-	}
-	if a.maybe(6) {
-		s["patternProperties"] = dict{pick(a, "^a", "b", "^[x-z]{1,2}$"): a.schema(depth + 1)}
-	}
-	if a.maybe(8) {
-		s["propertyNames"] = pick[any](a, dict{"pattern": "^[a-e]"}, dict{"maxLength": 3}, dict{"enum": []any{"a", "b", "q"}})
-	}
-	if a.maybe(6) {
-		s["minProperties"] = a.IntN(4)
-	}
-	if a.maybe(6) {
-		s["maxProperties"] = a.IntN(4)
-	}
-}
-
-func (a *author) document() []byte {
-	a.budget = 4 + a.IntN(24)
-	s := a.schema(0)
-	root, ok := s.(dict)
-	if !ok {
-		root = dict{"allOf": []any{s}}
-	}
-	root["$defs"] = dict{"a": a.schema(2), "b": a.schema(2), "c": dict{"type": pick(a, "integer", "string")}}
-	text, err := json.Marshal(root)
-	if err != nil {
-		panic(err)
-	}
-	return text
-}
-
-func (a *author) values(n int) []any {
-	var out []any
-	for range n {
-		out = append(out, a.value(2))
-	}
-	return out
-}
-
-// value returns a random value of few forms, so that it often fits.
-func (a *author) value(depth int) any {
-	switch a.IntN(6) {
-	case 0:
-		return pick[any](a, nil, true, false)
-	case 1:
-		return pick[any](a, 0, 1, 2, 3, 5, 10, 12, 100, -2, 0.5, 1.5, 2.25)
-	case 2, 3:
-		return pick(a, "", "a", "ab", "abc", "b", "c", "x", "xx", "é", "zz", `"`, "\n")
-	case 4:
-		if depth > 0 {
-			return a.values_(depth - 1)
-		}
-	case 5:
-		if depth > 0 {
-			return a.fields(depth - 1)
-		}
-	}
-	return "a"
-}
-
-func (a *author) values_(depth int) []any {
-	out := []any{}
-	for range a.IntN(3) {
-		out = append(out, a.value(depth))
-	}
-	return out
-}
-
-func (a *author) fields(depth int) dict {
-	out := dict{}
-	for range a.IntN(4) {
-		out[pick(a, "a", "aa", "b", "kind", "zz", "é", "q")] = a.value(depth)
-	}
-	return out
-}
 
 // TestRandom_Sound: whatever is chosen, what is written is valid.
 func TestRandom_Sound(t *testing.T) {
@@ -209,8 +20,8 @@ func TestRandom_Sound(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	compiled, strict := 0, 0
 	for i := range 600 {
-		a := &author{Rand: rand.New(rand.NewPCG(uint64(i), 5))}
-		schema := a.document()
+		a := grammartest.New(uint64(i), 5)
+		schema := a.Document()
 		if _, ok := library(schema); !ok {
 			t.Fatalf("the library does not take %s", schema)
 		}
@@ -319,8 +130,8 @@ func TestRandom_Complete(t *testing.T) {
 	t.Parallel()
 	tried := 0
 	for i := range 600 {
-		a := &author{Rand: rand.New(rand.NewPCG(uint64(i), 6))}
-		schema := a.document()
+		a := grammartest.New(uint64(i), 6)
+		schema := a.Document()
 		lib, ok := library(schema)
 		if !ok {
 			t.Fatalf("the library does not take %s", schema)
@@ -330,7 +141,7 @@ func TestRandom_Complete(t *testing.T) {
 		}
 		g, err := grammar.Schema(small(), schema)
 		for range 40 {
-			value := a.value(3)
+			value := a.Value(3)
 			text, merr := json.Marshal(value)
 			if merr != nil {
 				t.Fatal(merr)

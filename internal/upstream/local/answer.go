@@ -15,6 +15,7 @@ type answer struct {
 	stops *upstream.StopFilter
 	emit  func(upstream.Event) error
 
+	marker   string         // that calls may still begin behind
 	held     string         // text that may begin the marker
 	logprobs []wire.Logprob // of text that was not yet emitted
 	text     strings.Builder
@@ -29,7 +30,7 @@ type call struct {
 }
 
 func newAnswer(f *form, stops []string) *answer {
-	a := &answer{form: f, stops: upstream.NewStopFilter(stops)}
+	a := &answer{form: f, stops: upstream.NewStopFilter(stops), marker: f.marker}
 	if f.calls != nil && f.marker == "" {
 		a.scanner = grammar.NewCallScanner(*f.calls)
 	}
@@ -43,13 +44,16 @@ func (a *answer) push(text string, logprobs []wire.Logprob) (stopped bool, err e
 		return false, a.scan(text)
 	}
 	a.logprobs = append(a.logprobs, logprobs...)
-	if a.form.marker == "" {
+	if a.form.value != nil && text != "" && a.held == "" && text[0] != callOpen[0] {
+		a.marker = "" // a value has begun, which may have the marker in its strings
+	}
+	if a.marker == "" {
 		return a.say(text)
 	}
 	a.held += text
-	before, after, found := strings.Cut(a.held, a.form.marker)
+	before, after, found := strings.Cut(a.held, a.marker)
 	if !found {
-		keep := begins(a.held, a.form.marker)
+		keep := begins(a.held, a.marker)
 		before, a.held = a.held[:len(a.held)-keep], a.held[len(a.held)-keep:]
 		return a.say(before)
 	}
@@ -62,7 +66,7 @@ func (a *answer) push(text string, logprobs []wire.Logprob) (stopped bool, err e
 	}
 	a.scanner = grammar.NewCallScanner(*a.form.calls)
 	if a.form.calls.Open != "" {
-		after = a.form.marker + after
+		after = a.marker + after
 	}
 	return false, a.scan(after)
 }

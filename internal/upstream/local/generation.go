@@ -102,6 +102,15 @@ type draft struct {
 	valid  bool
 }
 
+// again changes the request so that it may have another answer. What takes the most
+// likely tokens would say the same; it draws, always alike.
+func (g *generation) again() {
+	if g.request.Temperature == 0 || g.request.TopP == 0 {
+		g.request.Temperature, g.request.TopP, g.request.Seed = 1, 1, 0
+	}
+	g.request.Seed++
+}
+
 // runChecked makes all choices before it yields any: what was shown cannot be made
 // again. Only the answers that are yielded are counted.
 func (g *generation) runChecked(ctx context.Context, yield func(upstream.Event) error) error {
@@ -126,7 +135,7 @@ func (g *generation) runChecked(ctx context.Context, yield func(upstream.Event) 
 				left--
 			}
 		}
-		g.request.Seed++
+		g.again()
 	}
 	before := 0
 	for _, d := range best {

@@ -1,0 +1,230 @@
+package local_test
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parley-ai/parley/engine"
+	"github.com/parley-ai/parley/internal/upstream"
+	"github.com/parley-ai/parley/internal/upstream/local"
+	"github.com/parley-ai/parley/internal/wire"
+)
+
+// scripted is an engine that says what the test wants, each attempt another thing. What
+// is asked of it is kept.
+type scripted struct {
+	local.Engine
+	attempts [][][]string // by choice, the pieces
+	finish   engine.Finish
+	asked    []engine.Request
+}
+
+func (s *scripted) Generate(_ context.Context, r engine.Request) iter.Seq2[engine.Token, error] {
+	choices := s.attempts[min(len(s.asked), len(s.attempts)-1)]
+	s.asked = append(s.asked, r)
+	return func(yield func(engine.Token, error) bool) {
+		for c, pieces := range choices {
+			for i, p := range pieces {
+				t := engine.Token{Choice: c, Text: p, Generated: i + 1}
+				if i == len(pieces)-1 {
+					t.Finish = s.finish
+				}
+				if !yield(t, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// said is what has come of one choice.
+type said struct {
+	text   string
+	calls  []string // name and arguments
+	finish wire.FinishReason
+}
+
+// answer makes a call of p and puts its choices together.
+func answer(t *testing.T, p *local.Provider, req *wire.ChatRequest, seed uint64) (choices []said, completion int) {
+	t.Helper()
+	choices = make([]said, req.N)
+	ids := map[string]bool{}
+	err := p.Generate(t.Context(), &upstream.Call{Owner: "a", Request: req, MaxTokens: 100, Seed: seed}, func(e upstream.Event) error {
+		c := &choices[e.Choice]
+		if c.finish != "" {
+			t.Errorf("choice %d goes on with %+v", e.Choice, e)
+		}
+		c.text += e.Text
+		if d := e.Tool; d != nil {
+			if (d.Name != "") != (d.Index == len(c.calls)) || (d.ID != "") != (d.Name != "") || ids[d.ID] && d.ID != "" {
+				t.Errorf("delta %+v after %q", d, c.calls)
+			}
+			if d.Name != "" {
+				c.calls, ids[d.ID] = append(c.calls, d.Name+" "), true
+			}
+			c.calls[d.Index] += d.Arguments
+		}
+		if e.Completion < completion {
+			t.Errorf("%d tokens after %d", e.Completion, completion)
+		}
+		c.finish, completion = e.Finish, e.Completion
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return choices, completion
+}
+
+func ask(mode wire.ToolMode, format wire.FormatKind, stop ...string) *wire.ChatRequest {
+	r := request("Hello")
+	r.ResponseFormat.Kind, r.Stop, r.ToolChoice.Mode, r.ParallelToolCalls = format, stop, mode, true
+	if mode != "" {
+		r.Tools = []wire.Tool{{Name: "f", Parameters: json.RawMessage(`{"type":"object","properties":{"s":{"type":"string"}}}`)}, {Name: "g"}}
+	}
+	return r
+}
+
+// What the model writes becomes text or calls, however its tokens cut it.
+func TestGenerate_Said(t *testing.T) {
+	t.Parallel()
+	_, e := open(t, engine.Options{})
+	const f, g = `{"name": "f", "arguments": {"s":"<x>"}}`, `{"name": "g", "arguments": {}}`
+	fSaid, gSaid := `f {"s":"<x>"}`, `g {}`
+	for _, c := range []struct {
+		name   string
+		req    *wire.ChatRequest
+		text   string
+		finish engine.Finish
+		want   said
+	}{
+		{"text", ask(wire.ToolAuto, ""), `Hello <you>`, "stop", said{`Hello <you>`, nil, "stop"}},
+		{"call", ask(wire.ToolAuto, ""), `<tool_call>` + f + `</tool_call>`, "stop", said{"", []string{fSaid}, "tool_calls"}},
+		{"words and a call", ask(wire.ToolAuto, ""), `I look.<tool_call>` + f + `</tool_call>`, "stop", said{"I look.", []string{fSaid}, "tool_calls"}},
+		{"two calls", ask(wire.ToolAuto, ""), "<tool_call>" + f + "</tool_call>\n<tool_call>" + g + "</tool_call>", "length", said{"", []string{fSaid, gSaid}, "tool_calls"}},
+		{"like the mark", ask(wire.ToolAuto, ""), `<tool_<tool_cal1> <<tool_call`, "length", said{`<tool_<tool_cal1> <<tool_call`, nil, "length"}},
+		{"the mark's beginning at the end", ask(wire.ToolAuto, ""), `a <tool_cal`, "length", said{`a <tool_cal`, nil, "length"}},
+		{"stop before a call", ask(wire.ToolAuto, "", "nd"), `The end<tool_call>` + f + `</tool_call>`, "stop", said{"The e", nil, "stop"}},
+		{"stop within arguments", ask(wire.ToolAuto, "", "<x"), `<tool_call>` + f + `</tool_call>`, "stop", said{"", []string{fSaid}, "tool_calls"}},
+		{"stop that begins like the mark", ask(wire.ToolAuto, "", "<tool_"), `a <tool_box>`, "stop", said{`a `, nil, "stop"}},
+		{"required", ask(wire.ToolRequired, ""), `<tool_call>` + g + `</tool_call>`, "length", said{"", []string{gSaid}, "tool_calls"}},
+		{"none", ask(wire.ToolNone, ""), `a <tool_cal and so on`, "stop", said{`a <tool_cal and so on`, nil, "stop"}},
+		{"value or call: call", ask(wire.ToolAuto, wire.FormatJSONObject), `<tool_call>` + f + `</tool_call>`, "stop", said{"", []string{fSaid}, "tool_calls"}},
+		{"value or call: value", ask(wire.ToolAuto, wire.FormatJSONObject), `{"a":"<tool_call>` + `{\"name\""}`, "stop", said{`{"a":"<tool_call>{\"name\""}`, nil, "stop"}},
+		{"value", ask("", wire.FormatJSONObject), `{"a":1}`, "length", said{`{"a":1}`, nil, "length"}},
+		{"stop within a value", ask("", wire.FormatJSONObject, "never", "STOP"), `{"a":["b STOP c"]}`, "length", said{`{"a":["b "]}`, nil, "stop"}},
+		{"stop between", ask("", wire.FormatJSONObject, ","), `{"a":1,"b":2}`, "stop", said{`{"a":1}`, nil, "stop"}},
+		{"stop at once", ask("", wire.FormatJSONObject, "{"), `{"a":1}`, "stop", said{`{}`, nil, "stop"}},
+		{"stop within an escape", ask("", wire.FormatJSONObject, "u0041"), `{"a":"\u0041"}`, "stop", said{`{"a":"\""}`, nil, "stop"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for size := 1; size <= len(c.text); size++ {
+				var pieces []string
+				for piece := range slices.Chunk([]byte(c.text), size) {
+					pieces = append(pieces, string(piece))
+				}
+				s := &scripted{Engine: e, attempts: [][][]string{{pieces}}, finish: c.finish}
+				got, _ := answer(t, local.New(s), c.req, 3)
+				if g := got[0]; g.text != c.want.text || g.finish != c.want.finish || !slices.Equal(g.calls, c.want.calls) {
+					t.Fatalf("in pieces of %d it says %+v, want %+v", size, g, c.want)
+				}
+			}
+		})
+	}
+}
+
+// What the grammar does not enforce is checked, and made again: the first attempt that is
+// valid counts for each choice, the tokens of the others are nobody's.
+func TestGenerate_Checked(t *testing.T) {
+	t.Parallel()
+	_, e := open(t, engine.Options{})
+	bad, good, longer := []string{`[1`, `,1`, `]`}, []string{`[1`, `,2]`}, []string{`[`, `3`, `,`, `4`, `]`}
+	for _, c := range []struct {
+		name       string
+		attempts   [][][]string
+		temps      []float64
+		texts      string
+		completion int
+	}{
+		{"at once", [][][]string{{good, longer}}, []float64{0}, "[1,2] [3,4]", 7},
+		{"one of two", [][][]string{{good, bad}, {longer, longer}}, []float64{0, 1}, "[1,2] [3,4]", 7},
+		{"at the last", [][][]string{{bad, bad}, {bad, good}, {bad, bad}, {longer, bad}}, []float64{0, 1, 1, 1}, "[3,4] [1,2]", 7},
+		{"never", [][][]string{{bad, bad}}, []float64{0, 1, 1, 1}, "[1,1] [1,1]", 6},
+	} {
+		s := &scripted{Engine: e, attempts: c.attempts, finish: "stop"}
+		req := ask("", wire.FormatJSONSchema)
+		req.N, req.Temperature = 2, 0
+		req.ResponseFormat.Name, req.ResponseFormat.Schema = "list", json.RawMessage(`{"type":"array","items":{"type":"integer"},"uniqueItems":true}`)
+		got, completion := answer(t, local.New(s), req, 100)
+		if texts := got[0].text + " " + got[1].text; texts != c.texts || completion != c.completion {
+			t.Errorf("%s: %q with %d tokens, want %q with %d", c.name, texts, completion, c.texts, c.completion)
+		}
+		var temps []float64
+		seeds := map[uint64]bool{}
+		for _, r := range s.asked {
+			temps, seeds[r.Seed] = append(temps, r.Temperature), true
+		}
+		if !slices.Equal(temps, c.temps) || len(seeds) != len(temps) {
+			t.Errorf("%s: asked with temperatures %v and seeds %v", c.name, temps, seeds)
+		}
+	}
+}
+
+// The real thing: most lists of a random model have something twice.
+func TestGenerate_CheckedTools(t *testing.T) {
+	t.Parallel()
+	p, _ := open(t, engine.Options{})
+	req := ask(wire.ToolRequired, "")
+	req.Tools = []wire.Tool{{Name: "f", Parameters: json.RawMessage(`{"type":"object","properties":{"l":{"type":"array","items":{"enum":[1,2,3]},"minItems":2,"maxItems":2,"uniqueItems":true}},"required":["l"]}`)}}
+	req.ParallelToolCalls = false
+	unique := 0
+	for seed := range uint64(40) {
+		got, _ := answer(t, p, req, 100*seed)
+		if len(got[0].calls) != 1 {
+			t.Fatalf("it says %+v", got[0])
+		}
+		var args struct{ L []int }
+		if err := json.Unmarshal([]byte(strings.TrimPrefix(got[0].calls[0], "f ")), &args); err != nil || len(args.L) != 2 {
+			t.Fatalf("it calls %q: %v", got[0].calls, err)
+		}
+		if args.L[0] != args.L[1] {
+			unique++
+		}
+	}
+	if unique < 35 { // one in 81 misses four times
+		t.Errorf("only %d of 40 obey", unique)
+	}
+}
+
+// Words are due behind a result, and when no tool may be called; else an answer that may
+// be a call leans towards it.
+func TestGenerate_Lead(t *testing.T) {
+	t.Parallel()
+	_, e := open(t, engine.Options{})
+	again := ask(wire.ToolAuto, "")
+	again.Messages = append(again.Messages, wire.Message{Role: wire.RoleAssistant, ToolCalls: []wire.ToolCall{{ID: "1", Name: "g"}}}, wire.Message{Role: wire.RoleTool, ToolCallID: "1", Content: "noon"})
+	for _, c := range []struct {
+		name  string
+		req   *wire.ChatRequest
+		leans bool
+	}{
+		{"auto", ask(wire.ToolAuto, ""), true},
+		{"auto or a value", ask(wire.ToolAuto, wire.FormatJSONObject), true},
+		{"required", ask(wire.ToolRequired, ""), false},
+		{"none", ask(wire.ToolNone, ""), false},
+		{"plain", ask("", ""), false},
+		{"behind a result", again, false},
+	} {
+		s := &scripted{Engine: e, attempts: [][][]string{{{"Hello"}}}, finish: "stop"}
+		answer(t, local.New(s), c.req, 3)
+		lead := s.asked[0].Lead
+		if (len(lead) == 1) != c.leans {
+			t.Errorf("%s: Lead is %v", c.name, lead)
+		}
+	}
+}
