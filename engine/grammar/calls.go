@@ -9,7 +9,7 @@ import (
 type Tool struct {
 	Name string
 	// Parameters is the JSON Schema of the arguments, which are always an object;
-	// empty means that there are none.
+	// empty means that there are none, and they are {}.
 	Parameters []byte
 }
 
@@ -77,7 +77,7 @@ func Calls(v *Vocab, o CallOptions) (*Grammar, error) {
 // arguments returns the node of a tool's arguments.
 func (c *compiler) arguments(prefix string, text []byte) (*node, error) {
 	if len(text) == 0 {
-		text = []byte(`{"additionalProperties":false}`)
+		text = []byte(`{"const":{}}`)
 	}
 	s, err := c.document(prefix, text)
 	if err != nil {

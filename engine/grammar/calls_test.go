@@ -101,6 +101,9 @@ func scanned(t *testing.T, o grammar.CallOptions, text string, r *rand.Rand) {
 			t.Fatalf("%q: arguments %q", text, args[i])
 		}
 		for _, tool := range o.Tools {
+			if tool.Name == name && tool.Parameters == nil && args[i] != "{}" {
+				t.Fatalf("%q: arguments %q of a tool that has none", text, args[i])
+			}
 			if tool.Name != name || tool.Parameters == nil {
 				continue
 			}

@@ -304,7 +304,7 @@ func offer(r *rand.Rand, vocab *grammar.Vocab) (tools string, schemas map[string
 		name := fmt.Sprintf("tool_%d", len(list))
 		schema := grammartest.New(r.Uint64(), 13).Document()
 		if r.IntN(5) == 0 {
-			schemas[name] = []byte(`{"type":"object","maxProperties":0}`)
+			schemas[name] = []byte(`{"const":{}}`)
 			list = append(list, fmt.Sprintf(`{"type":"function","function":{"name":%q}}`, name))
 			least = max(least, marks+len(`{"name": "tool_0", "arguments": {}}`))
 			continue
