@@ -18,6 +18,7 @@ type keyCreate struct {
 	TPM     *int64   `help:"Most tokens in any minute, within the plan's limit." placeholder:"N"`
 	Expires string   `help:"When it expires, as 2026-12-31T00:00:00Z; never without." placeholder:"TIME"`
 	Models  []string `help:"The only models it may use; all of the plan without." placeholder:"A,B"`
+	Scopes  []string `help:"What it may do: chat, models, usage:read, keys:write, billing; the first two without." placeholder:"A,B"`
 }
 
 func (keyCreate) Help() string {
@@ -27,7 +28,7 @@ func (keyCreate) Help() string {
 }
 
 func (k *keyCreate) Run(e *env) error {
-	in := admin.NewKey{Name: k.Name, Models: k.Models, RPM: k.RPM, TPM: k.TPM}
+	in := admin.NewKey{Name: k.Name, Models: k.Models, Scopes: k.Scopes, RPM: k.RPM, TPM: k.TPM}
 	if k.Expires != "" {
 		t, err := moment("--expires", k.Expires)
 		if err != nil {
@@ -57,6 +58,9 @@ func (k *keyCreate) Run(e *env) error {
 			}
 			if len(in.Models) > 0 {
 				e.note("It may use %s.", strings.Join(in.Models, ", "))
+			}
+			if len(in.Scopes) > 0 {
+				e.note("Its scopes are %s.", strings.Join(in.Scopes, ", "))
 			}
 			if in.ExpiresAt != nil {
 				e.note("It expires on %s.", date(*in.ExpiresAt))
@@ -99,41 +103,54 @@ func (e *env) keys(keys []admin.Key) {
 		return
 	}
 	columns := []column{{head: "NAME", cut: true}, {head: "ID", cut: true}, {head: "PREFIX"}, {head: "STATUS"}, {head: "LAST USED"}}
-	expires := slices.ContainsFunc(keys, func(k admin.Key) bool { return k.ExpiresAt != nil })
-	own := slices.ContainsFunc(keys, func(k admin.Key) bool { return k.RPM != nil || k.TPM != nil })
-	models := slices.ContainsFunc(keys, func(k admin.Key) bool { return len(k.Models) > 0 })
-	if own {
-		columns = append(columns, column{head: "REQUESTS/MIN", right: true}, column{head: "TOKENS/MIN", right: true})
+	rows := make([][]string, len(keys))
+	for i, k := range keys {
+		rows[i] = []string{k.Name, k.ID, k.Prefix + "…", e.status(k.Status), ago(k.LastUsedAt, e.now())}
 	}
-	if expires {
-		columns = append(columns, column{head: "EXPIRES"})
-	}
-	if models {
-		columns = append(columns, column{head: "MODELS"})
-	}
-	var rows [][]string
-	for _, k := range keys {
-		row := []string{k.Name, k.ID, k.Prefix + "…", e.status(k.Status), ago(k.LastUsedAt, e.now())}
-		if own {
-			row = append(row, limitOr(k.RPM, "plan's"), limitOr(k.TPM, "plan's"))
+	for _, c := range keyColumns() {
+		if !slices.ContainsFunc(keys, c.has) {
+			continue
 		}
-		if expires {
-			when := "never"
-			if k.ExpiresAt != nil {
-				when = k.ExpiresAt.UTC().Format("2 Jan 2006")
-			}
-			row = append(row, when)
+		columns = append(columns, c.column)
+		for i, k := range keys {
+			rows[i] = append(rows[i], c.text(k))
 		}
-		if models {
-			only := "all"
-			if len(k.Models) > 0 {
-				only = strings.Join(k.Models, ", ")
-			}
-			row = append(row, only)
-		}
-		rows = append(rows, row)
 	}
 	e.table(columns, rows)
+}
+
+// keyColumn is a column that is shown when a key has something for it.
+type keyColumn struct {
+	column
+	has  func(admin.Key) bool
+	text func(admin.Key) string
+}
+
+func keyColumns() []keyColumn {
+	limited := func(k admin.Key) bool { return k.RPM != nil || k.TPM != nil }
+	return []keyColumn{
+		{column{head: "REQUESTS/MIN", right: true}, limited, func(k admin.Key) string { return limitOr(k.RPM, "plan's") }},
+		{column{head: "TOKENS/MIN", right: true}, limited, func(k admin.Key) string { return limitOr(k.TPM, "plan's") }},
+		{column{head: "EXPIRES"}, func(k admin.Key) bool { return k.ExpiresAt != nil }, func(k admin.Key) string {
+			if k.ExpiresAt == nil {
+				return "never"
+			}
+			return k.ExpiresAt.UTC().Format("2 Jan 2006")
+		}},
+		{column{head: "MODELS"}, func(k admin.Key) bool { return len(k.Models) > 0 }, func(k admin.Key) string { return listOr(k.Models, "all") }},
+		{column{head: "SCOPES"}, func(k admin.Key) bool { return !slices.Equal(k.Scopes, defaultScopes) }, func(k admin.Key) string { return listOr(k.Scopes, "none") }},
+	}
+}
+
+// defaultScopes are not worth a column.
+var defaultScopes = []string{"chat", "models"}
+
+// listOr is a list, or the word for one that is empty.
+func listOr(list []string, word string) string {
+	if len(list) == 0 {
+		return word
+	}
+	return strings.Join(list, ", ")
 }
 
 type keyRevoke struct {

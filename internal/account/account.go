@@ -97,6 +97,7 @@ type Principal struct {
 	KeyID   string
 	KeyName string
 	Models  []string // what the key is restricted to; nil allows all
+	Scopes  Scopes
 	// KeyLimits bind the key in addition to the plan's, which bind the account.
 	KeyLimits ratelimit.Limits
 	// KeyLife ends when the key is revoked, AccountLife when the account is suspended.

@@ -308,7 +308,7 @@ func TestShapes(t *testing.T) {
 		{admin.Account{}, "id name plan status balance held available subscription"},
 		{admin.Subscription{}, "plan status until"},
 		{minted, "id secret prefix"},
-		{admin.Key{}, "id name prefix status created_at expires_at last_used_at rpm tpm models"},
+		{admin.Key{}, "id name prefix status created_at expires_at last_used_at rpm tpm models scopes"},
 		{admin.Revoked{}, "id status revoked_at confirmed servers"},
 		{admin.Engine{}, "upstream running places waiting tokens_per_second"},
 		{admin.Receipt{}, "request_id completion_id created_at key_id model prompt_tokens cached_tokens completion_tokens charge hold written_off status error_code state ending usage_source target attempts"},

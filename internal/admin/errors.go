@@ -3,6 +3,7 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 
 	"github.com/parley-ai/parley/internal/account"
@@ -37,6 +38,7 @@ var refusals = [...]struct {
 	{account.ErrPlan, http.StatusBadRequest, "plan_not_found", "There is no such plan."},
 	{account.ErrStatus, http.StatusBadRequest, "invalid_status", "An account's status is active or suspended."},
 	{account.ErrUntil, http.StatusBadRequest, "invalid_until", "The subscription would end in the past."},
+	{account.ErrScope, http.StatusBadRequest, "invalid_scope", "The scopes of a key are one or more of " + account.Scopes(math.MaxUint8).String() + "."},
 	{apikey.ErrNotFound, http.StatusNotFound, "key_not_found", "There is no such key."},
 	{apikey.ErrName, http.StatusBadRequest, "invalid_name", "A key's name has 1 to 100 printable characters."},
 	{apikey.ErrExpiry, http.StatusBadRequest, "invalid_expiry", "The key would expire in the past."},

@@ -23,7 +23,7 @@ func keyView(k apikey.Key, now time.Time) Key {
 	v := Key{
 		ID: k.ID, Name: k.Name, Prefix: k.Prefix, Status: k.Status(now),
 		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: moment(k.ExpiresAt), LastUsedAt: moment(k.LastUsedAt),
-		RPM: limit(k.RPM), TPM: limit(k.TPM), Models: slices.Clone(k.Models),
+		RPM: limit(k.RPM), TPM: limit(k.TPM), Models: slices.Clone(k.Models), Scopes: k.Scopes.Names(),
 	}
 	if v.Models == nil {
 		v.Models = []string{}
@@ -70,6 +70,11 @@ func (s *service) createKey(r *http.Request) (any, error) {
 			return nil, invalid("model_not_found", "No model is called %q.", id)
 		}
 		n.Models = append(n.Models, id)
+	}
+	if in.Scopes != nil {
+		if n.Scopes, err = account.ParseScopes(in.Scopes); err != nil {
+			return nil, err
+		}
 	}
 	for _, l := range []struct {
 		name string

@@ -77,11 +77,13 @@ type Credit struct {
 }
 
 // NewKey asks for a key. ExpiresAt nil is never; no Models means every model of the plan;
-// limits that are nil are the plan's alone.
+// limits that are nil are the plan's alone; no
+// Scopes are chat and models.
 type NewKey struct {
 	Name      string     `json:"name"`
 	ExpiresAt *time.Time `json:"expires_at,omitzero"`
 	Models    []string   `json:"models,omitzero"`
+	Scopes    []string   `json:"scopes,omitzero"`
 	RPM       *int64     `json:"rpm,omitzero"`
 	TPM       *int64     `json:"tpm,omitzero"`
 }
@@ -106,6 +108,7 @@ type Key struct {
 	RPM        *int64     `json:"rpm"`
 	TPM        *int64     `json:"tpm"`
 	Models     []string   `json:"models"`
+	Scopes     []string   `json:"scopes"`
 }
 
 // KeyUse is a key, whose it is, and how many calls run with it now, Streams of them as

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
@@ -237,6 +238,40 @@ func TestKeys(t *testing.T) {
 				t.Errorf("%q: the answer or the log shows the key: %s", tt.header, r.body)
 			}
 		}
+	}
+}
+
+// A key without the right to chat is told so before its body is looked at.
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	p := hello()
+	d := open(t, p)
+	for _, tt := range []struct {
+		scopes account.Scopes
+		status int
+		code   string
+	}{
+		{0, 200, ""}, // the default
+		{account.ScopeChat, 200, ""},
+		{account.ScopeChat | account.ScopeBilling, 200, ""},
+		{account.ScopeModels, 403, "scope_missing"},
+		{account.ScopeUsageRead | account.ScopeKeysWrite | account.ScopeBilling, 403, "scope_missing"},
+	} {
+		_, secret, err := d.keys.Create(t.Context(), apikey.NewKey{AccountID: d.account.ID, Name: "k", Scopes: tt.scopes})
+		must(t, err)
+		texts := []string{body("")}
+		if tt.status != 200 {
+			texts = append(texts, "{")
+		}
+		for _, text := range texts {
+			r := d.post(t, text, "Authorization", "Bearer "+string(secret))
+			if r.StatusCode != tt.status || r.code() != tt.code {
+				t.Errorf("with the scopes %s: %d %s, want %d %s", tt.scopes, r.StatusCode, r.body, tt.status, tt.code)
+			}
+		}
+	}
+	if n := len(p.Calls()); n != 3 {
+		t.Errorf("the provider had %d calls, want 3", n)
 	}
 }
 

@@ -69,7 +69,7 @@ func TestKeys(t *testing.T) {
 	acct := addAccount(t, db, "Acme")
 	all, none, some := key(acct), key(acct), key(acct)
 	none.Models, none.ExpiresAt = []string{}, at.Add(time.Hour)
-	some.Models = []string{"m", `odd "name", [x]`}
+	some.Models, some.Scopes = []string{"m", `odd "name", [x]`}, account.ScopeBilling|account.ScopeKeysWrite
 	want := map[string]apikey.Key{all.ID: all, none.ID: none, some.ID: some}
 	for _, k := range want {
 		if err := db.CreateKey(ctx, k); err != nil {
@@ -133,6 +133,8 @@ func TestKeys_DamagedRow(t *testing.T) {
 		`UPDATE api_key SET hash = x'00112233'`,
 		`UPDATE api_key SET hash = hash || x'00'`,
 		`UPDATE api_key SET models = 'm'`,
+		`UPDATE api_key SET scopes = 'chat root'`,
+		`UPDATE api_key SET scopes = ''`,
 	} {
 		db := open(t, t.TempDir())
 		if err := db.CreateKey(ctx, key(addAccount(t, db, "Acme"))); err != nil {
