@@ -19,6 +19,7 @@ type keyCreate struct {
 	Expires string   `help:"When it expires, as 2026-12-31T00:00:00Z; never without." placeholder:"TIME"`
 	Models  []string `help:"The only models it may use; all of the plan without." placeholder:"A,B"`
 	Scopes  []string `help:"What it may do: chat, models, usage:read, keys:write, billing; the first two without." placeholder:"A,B"`
+	Allow   []string `help:"The only networks it may be used from, as 10.0.0.0/8 or 2001:db8::/32." placeholder:"A,B"`
 }
 
 func (keyCreate) Help() string {
@@ -28,7 +29,7 @@ func (keyCreate) Help() string {
 }
 
 func (k *keyCreate) Run(e *env) error {
-	in := admin.NewKey{Name: k.Name, Models: k.Models, Scopes: k.Scopes, RPM: k.RPM, TPM: k.TPM}
+	in := admin.NewKey{Name: k.Name, Models: k.Models, Scopes: k.Scopes, Allow: k.Allow, RPM: k.RPM, TPM: k.TPM}
 	if k.Expires != "" {
 		t, err := moment("--expires", k.Expires)
 		if err != nil {
@@ -61,6 +62,9 @@ func (k *keyCreate) Run(e *env) error {
 			}
 			if len(in.Scopes) > 0 {
 				e.note("Its scopes are %s.", strings.Join(in.Scopes, ", "))
+			}
+			if len(in.Allow) > 0 {
+				e.note("It may be used from %s.", strings.Join(in.Allow, ", "))
 			}
 			if in.ExpiresAt != nil {
 				e.note("It expires on %s.", date(*in.ExpiresAt))
@@ -139,6 +143,7 @@ func keyColumns() []keyColumn {
 		}},
 		{column{head: "MODELS"}, func(k admin.Key) bool { return len(k.Models) > 0 }, func(k admin.Key) string { return listOr(k.Models, "all") }},
 		{column{head: "SCOPES"}, func(k admin.Key) bool { return !slices.Equal(k.Scopes, defaultScopes) }, func(k admin.Key) string { return listOr(k.Scopes, "none") }},
+		{column{head: "ALLOWED FROM"}, func(k admin.Key) bool { return len(k.Allow) > 0 }, func(k admin.Key) string { return listOr(k.Allow, "anywhere") }},
 	}
 }
 

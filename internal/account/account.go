@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -98,6 +99,8 @@ type Principal struct {
 	KeyName string
 	Models  []string // what the key is restricted to; nil allows all
 	Scopes  Scopes
+	// Networks are those that the key may be used from; nil is everywhere.
+	Networks []netip.Prefix
 	// KeyLimits bind the key in addition to the plan's, which bind the account.
 	KeyLimits ratelimit.Limits
 	// KeyLife ends when the key is revoked, AccountLife when the account is suspended.

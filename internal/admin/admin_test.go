@@ -165,6 +165,9 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"name taken", create("Example Lab", "pro", ""), "account_exists", 409},
 		{"no name", create("", "pro", ""), "invalid_name", 400},
+		{"no such scope", key(admin.NewKey{Name: "k", Scopes: []string{"chat", "root"}}), "invalid_scope", 400},
+		{"no scope", key(admin.NewKey{Name: "k", Scopes: []string{}}), "invalid_scope", 400},
+		{"no network", key(admin.NewKey{Name: "k", Allow: []string{"10.0.0.5/8"}}), "invalid_network", 400},
 		{"no such plan", create("x", "gold", ""), "plan_not_found", 400},
 		{"negative credit", create("x", "pro", "-1"), "invalid_amount", 400},
 		{"zero credit", create("x", "pro", "0"), "invalid_amount", 400},
@@ -308,7 +311,7 @@ func TestShapes(t *testing.T) {
 		{admin.Account{}, "id name plan status balance held available subscription"},
 		{admin.Subscription{}, "plan status until"},
 		{minted, "id secret prefix"},
-		{admin.Key{}, "id name prefix status created_at expires_at last_used_at rpm tpm models scopes"},
+		{admin.Key{}, "id name prefix status created_at expires_at last_used_at rpm tpm models scopes allow"},
 		{admin.Revoked{}, "id status revoked_at confirmed servers"},
 		{admin.Engine{}, "upstream running places waiting tokens_per_second"},
 		{admin.Receipt{}, "request_id completion_id created_at key_id model prompt_tokens cached_tokens completion_tokens charge hold written_off status error_code state ending usage_source target attempts"},

@@ -23,7 +23,7 @@ func keyView(k apikey.Key, now time.Time) Key {
 	v := Key{
 		ID: k.ID, Name: k.Name, Prefix: k.Prefix, Status: k.Status(now),
 		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: moment(k.ExpiresAt), LastUsedAt: moment(k.LastUsedAt),
-		RPM: limit(k.RPM), TPM: limit(k.TPM), Models: slices.Clone(k.Models), Scopes: k.Scopes.Names(),
+		RPM: limit(k.RPM), TPM: limit(k.TPM), Models: slices.Clone(k.Models), Scopes: k.Scopes.Names(), Allow: apikey.Networks(k.Networks),
 	}
 	if v.Models == nil {
 		v.Models = []string{}
@@ -75,6 +75,9 @@ func (s *service) createKey(r *http.Request) (any, error) {
 		if n.Scopes, err = account.ParseScopes(in.Scopes); err != nil {
 			return nil, err
 		}
+	}
+	if n.Networks, err = apikey.ParseNetworks(in.Allow); err != nil {
+		return nil, err
 	}
 	for _, l := range []struct {
 		name string

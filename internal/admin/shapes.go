@@ -78,12 +78,14 @@ type Credit struct {
 
 // NewKey asks for a key. ExpiresAt nil is never; no Models means every model of the plan;
 // limits that are nil are the plan's alone; no
-// Scopes are chat and models.
+// Scopes are chat and models. Allow are the networks that it may be used from; none is
+// everywhere.
 type NewKey struct {
 	Name      string     `json:"name"`
 	ExpiresAt *time.Time `json:"expires_at,omitzero"`
 	Models    []string   `json:"models,omitzero"`
 	Scopes    []string   `json:"scopes,omitzero"`
+	Allow     []string   `json:"allow,omitzero"`
 	RPM       *int64     `json:"rpm,omitzero"`
 	TPM       *int64     `json:"tpm,omitzero"`
 }
@@ -96,7 +98,7 @@ type Minted struct {
 }
 
 // Key is what is known of a key. Nil times are never; nil limits are the plan's
-// alone; empty Models is every model of the plan.
+// alone; empty Models is every model of the plan, empty Allow every network.
 type Key struct {
 	ID         string     `json:"id"`
 	Name       string     `json:"name"`
@@ -109,6 +111,7 @@ type Key struct {
 	TPM        *int64     `json:"tpm"`
 	Models     []string   `json:"models"`
 	Scopes     []string   `json:"scopes"`
+	Allow      []string   `json:"allow"`
 }
 
 // KeyUse is a key, whose it is, and how many calls run with it now, Streams of them as

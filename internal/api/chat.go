@@ -42,14 +42,17 @@ func (s *server) chatCompletions(x *exchange, _ string) error {
 	return err
 }
 
-// authorize finds the caller and refuses a key that may not do what scope names. It
-// comes before the body is read: what is wrong with a key does not depend on it.
+// authorize finds the caller and refuses a key that may not be used from where it is or
+// not for what scope names. It comes before the body is read: what is wrong with a key does not depend on it.
 func (s *server) authorize(x *exchange, scope account.Scopes) error {
 	caller, err := s.Keys.Authenticate(x.r.Header["Authorization"], x.now)
 	if err != nil {
 		return err
 	}
 	x.caller = caller
+	if caller.Networks != nil && !within(caller.Networks, clientAddress(x.r, s.Proxies)) {
+		return wire.AddressNotAllowed()
+	}
 	if !caller.Scopes.Has(scope) {
 		return wire.ScopeMissing(scope.String())
 	}

@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -32,8 +33,9 @@ type Key struct {
 	Hash       [sha256.Size]byte
 	Models     []string // the models it is restricted to; nil allows all
 	Scopes     account.Scopes
-	RPM        int64 // requests in any minute, in addition to the plan's; 0 is no limit
-	TPM        int64 // tokens
+	Networks   []netip.Prefix // those it may be used from, as ParseNetworks makes them; nil is everywhere
+	RPM        int64          // requests in any minute, in addition to the plan's; 0 is no limit
+	TPM        int64          // tokens
 	CreatedAt  time.Time
 	ExpiresAt  time.Time
 	RevokedAt  time.Time
@@ -123,13 +125,15 @@ func (r *Keyring) put(e *entry) {
 }
 
 // NewKey is what its maker decides of a key. Zero ExpiresAt is never; nil Models
-// is all; no Scopes are the default.
+// is all; no Scopes are the default;
+// no Networks, as [ParseNetworks] makes them, is everywhere.
 type NewKey struct {
 	AccountID string
 	Name      string
 	ExpiresAt time.Time
 	Models    []string
 	Scopes    account.Scopes
+	Networks  []netip.Prefix
 	RPM, TPM  int64 // 0 is no limit of the key's own
 }
 
@@ -154,7 +158,7 @@ func (r *Keyring) Create(ctx context.Context, n NewKey) (Key, Secret, error) {
 	k := Key{
 		ID: ident.New(ident.Key), AccountID: n.AccountID, Name: n.Name,
 		Prefix: secret.Prefix(), Last4: secret.Last4(), Hash: secret.Hash(),
-		Models: slices.Clone(n.Models), Scopes: cmp.Or(n.Scopes, account.DefaultScopes), RPM: n.RPM, TPM: n.TPM, CreatedAt: now,
+		Models: slices.Clone(n.Models), Scopes: cmp.Or(n.Scopes, account.DefaultScopes), Networks: slices.Clone(n.Networks), RPM: n.RPM, TPM: n.TPM, CreatedAt: now,
 	}
 	if !n.ExpiresAt.IsZero() {
 		k.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Microsecond) // as it is stored
@@ -266,7 +270,7 @@ func (r *Keyring) Authenticate(values []string, now time.Time) (*account.Princip
 		plan = &account.Plan{ID: id}
 	}
 	return &account.Principal{
-		Account: a, Plan: plan, KeyID: e.ID, KeyName: e.Name, Models: e.Models, Scopes: e.Scopes,
+		Account: a, Plan: plan, KeyID: e.ID, KeyName: e.Name, Models: e.Models, Scopes: e.Scopes, Networks: e.Networks,
 		KeyLimits: ratelimit.Limits{Requests: e.RPM, Tokens: e.TPM}, KeyLife: e.life, AccountLife: life,
 	}, nil
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,6 +109,31 @@ func (r *reader) address(what string, into *string) func(*yaml.Node) {
 			return
 		}
 		*into = s
+	}
+}
+
+// networks reads a list of networks in CIDR form and of single addresses. IPv4 that is
+// written as IPv6 becomes IPv4.
+func (r *reader) networks(what string, into *[]netip.Prefix) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		r.list(n, what, func(item *yaml.Node) {
+			s, ok := r.text(item, what)
+			if !ok {
+				return
+			}
+			p, err := netip.ParsePrefix(s)
+			if a, addrErr := netip.ParseAddr(s); addrErr == nil {
+				p, err = netip.PrefixFrom(a.WithZone(""), a.BitLen()), nil
+			}
+			if err != nil || p != p.Masked() {
+				r.problem(item, "%s must name networks such as 10.0.0.0/8 or addresses such as 192.0.2.1, not %q.", what, s)
+				return
+			}
+			if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
+				p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
+			}
+			*into = append(*into, p)
+		})
 	}
 }
 

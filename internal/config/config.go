@@ -8,6 +8,7 @@ package config
 import (
 	_ "embed"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,8 @@ type Config struct {
 	Data string
 	// TLS serves HTTPS when both files are named.
 	TLS TLS
+	// TrustedProxies are the networks whose X-Forwarded-For is believed. Default none.
+	TrustedProxies []netip.Prefix
 	// Drain says how the server stops.
 	Drain Drain
 	// Metrics says where this process is measured.

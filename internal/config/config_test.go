@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/parley-ai/parley/internal/money"
 )
@@ -34,6 +36,7 @@ models:
     deprecated: 2027-03-01T12:00:00Z
     plans: [free, pro]
     targets: [{upstream: local, model: small}]
+trusted_proxies: [10.0.0.0/8, "::1", "::ffff:192.0.2.0/120"]
 `
 
 func lookup(name string) (string, bool) {
@@ -49,10 +52,11 @@ func TestParse_Whole(t *testing.T) {
 	}
 	want := &Config{
 		Source: "parley.yaml", Listen: "127.0.0.1:9090", Data: "/srv/parley/books",
-		TLS:    TLS{Cert: "/srv/parley/tls/cert.pem", Key: "/etc/parley/key.pem"},
-		Drain:  Drain{Delay: 5 * time.Second, Limit: 2 * time.Minute},
-		Engine: Engine{Threads: 3, MaxSequences: 8, KVBytes: 2 << 30},
-		Plans:  []Plan{{ID: "free", RPM: 20, TPM: 60000, Concurrency: 4}, {ID: "pro"}},
+		TLS:            TLS{Cert: "/srv/parley/tls/cert.pem", Key: "/etc/parley/key.pem"},
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("192.0.2.0/24")},
+		Drain:          Drain{Delay: 5 * time.Second, Limit: 2 * time.Minute},
+		Engine:         Engine{Threads: 3, MaxSequences: 8, KVBytes: 2 << 30},
+		Plans:          []Plan{{ID: "free", RPM: 20, TPM: 60000, Concurrency: 4}, {ID: "pro"}},
 		Upstreams: []Upstream{
 			{ID: "local", Kind: "local", Weights: "/srv/parley/w/small.gguf"},
 		},
@@ -64,7 +68,7 @@ func TestParse_Whole(t *testing.T) {
 			Plans:      []string{"free", "pro"}, Targets: []Target{{"local", "small"}},
 		}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 		t.Errorf("parse of the whole file (-want +got):\n%s", diff)
 	}
 }
@@ -159,10 +163,15 @@ func TestParse_Problems(t *testing.T) {
 			`20: model svc-pulse: no upstream is called "local". Defined: none.`,
 		}},
 		{"key of another kind", "weights: w/small.gguf", "base_url: http://h/v1", []string{`10: upstream local: unknown key "base_url". Upstreams of kind local use id, kind, weights.`}},
-		{"keys of later", "data: books\n", "data: books\npublic_url: https://h\ntrusted_proxies: []\n", []string{
+		{"keys of later", "data: books\n", "data: books\npublic_url: https://h\n", []string{
 			"3: public_url is not supported by this version. Remove it.",
-			"4: trusted_proxies is not supported by this version. Remove it.",
 		}},
+		{"no networks", `[10.0.0.0/8, "::1", "::ffff:192.0.2.0/120"]`, "[10.0.0.1/8, lo, 192.0.2.1, '']", []string{
+			`21: trusted_proxies must name networks such as 10.0.0.0/8 or addresses such as 192.0.2.1, not "10.0.0.1/8".`,
+			`21: trusted_proxies must name networks such as 10.0.0.0/8 or addresses such as 192.0.2.1, not "lo".`,
+			`21: trusted_proxies must name networks such as 10.0.0.0/8 or addresses such as 192.0.2.1, not "".`,
+		}},
+		{"one network", `[10.0.0.0/8, "::1", "::ffff:192.0.2.0/120"]`, "10.0.0.0/8", []string{`21: trusted_proxies must be a list, found "10.0.0.0/8".`}},
 		{"metrics without address", "data: books\n", "data: books\nmetrics: {}\n", []string{"3: metrics has no listen. Add listen: 127.0.0.1:9464"}},
 		{"metrics address", "data: books\n", "data: books\nmetrics: {listen: 9464}\n", []string{`3: metrics: listen must be HOST:PORT such as 127.0.0.1:8080, not "9464".`}},
 		{"model keys of later", "    max_output: 2048\n", "    max_output: 2048\n    tokenizer: \"\"\n    resume: off\n", []string{
@@ -170,7 +179,7 @@ func TestParse_Problems(t *testing.T) {
 			"17: model svc-pulse: resume is not supported by this version. Remove it.",
 		}},
 		{"no models", whole[strings.Index(whole, "models:"):], "models: []\n", []string{"11: models has no entry. Add - {id: …, context_window: …, pricing: …, plans: …, targets: …}"}},
-		{"second document", whole, whole + "---\na: b\n", []string{"21: a second document begins here. A configuration is one document."}},
+		{"second document", whole, whole + "---\na: b\n", []string{"22: a second document begins here. A configuration is one document."}},
 		{"not YAML", "data: books", "data: [books", []string{`1: not YAML: did not find expected ',' or ']'.`}},
 		{"empty", whole, "# nothing\n", []string{"1: the file is empty. It needs plans, upstreams and models."}},
 		{"a list", whole, "- a\n", []string{"1: expected keys and values, found a list."}},

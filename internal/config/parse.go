@@ -107,8 +107,8 @@ func (r *reader) file(root *yaml.Node, c *Config) {
 		{"models", func(n *yaml.Node) {
 			r.list(n, "models", func(item *yaml.Node) { r.model(item, c, &s) })
 		}},
+		{"trusted_proxies", r.networks("trusted_proxies", &c.TrustedProxies)},
 		{key: "public_url"},
-		{key: "trusted_proxies"},
 	})
 	if seen == nil {
 		return

@@ -14,14 +14,14 @@ import (
 
 // Keys returns every key.
 func (d *DB) Keys(ctx context.Context) ([]apikey.Key, error) {
-	rs, err := d.read.QueryContext(ctx, `SELECT id, account_id, name, prefix, last4, hash, models, created_at, expires_at, revoked_at, last_used_at, rpm, tpm, scopes FROM api_key`)
+	rs, err := d.read.QueryContext(ctx, `SELECT id, account_id, name, prefix, last4, hash, models, created_at, expires_at, revoked_at, last_used_at, rpm, tpm, scopes, networks FROM api_key`)
 	return rows(rs, err, func(rs *sql.Rows, k *apikey.Key) error {
 		var (
 			hash                            []byte
-			models, scopes                  string
+			models, scopes, networks        string
 			created, expires, revoked, used sql.NullInt64
 		)
-		if err := rs.Scan(&k.ID, &k.AccountID, &k.Name, &k.Prefix, &k.Last4, &hash, &models, &created, &expires, &revoked, &used, &k.RPM, &k.TPM, &scopes); err != nil {
+		if err := rs.Scan(&k.ID, &k.AccountID, &k.Name, &k.Prefix, &k.Last4, &hash, &models, &created, &expires, &revoked, &used, &k.RPM, &k.TPM, &scopes, &networks); err != nil {
 			return err
 		}
 		if copy(k.Hash[:], hash) != len(k.Hash) || len(hash) != len(k.Hash) {
@@ -30,6 +30,9 @@ func (d *DB) Keys(ctx context.Context) ([]apikey.Key, error) {
 		k.CreatedAt, k.ExpiresAt, k.RevokedAt, k.LastUsedAt = instant(created), instant(expires), instant(revoked), instant(used)
 		var err error
 		if k.Scopes, err = account.ParseScopes(strings.Fields(scopes)); err != nil {
+			return fmt.Errorf("key %s: %w", k.ID, err)
+		}
+		if k.Networks, err = apikey.ParseNetworks(strings.Fields(networks)); err != nil {
 			return fmt.Errorf("key %s: %w", k.ID, err)
 		}
 		if models == "" {
@@ -50,9 +53,9 @@ func (d *DB) CreateKey(ctx context.Context, k apikey.Key) error {
 		models = string(b)
 	}
 	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO api_key (id, account_id, name, prefix, last4, hash, models, created_at, expires_at, rpm, tpm, scopes)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-			k.ID, k.AccountID, k.Name, k.Prefix, k.Last4, k.Hash[:], models, micros(k.CreatedAt), micros(k.ExpiresAt), k.RPM, k.TPM, strings.Join(k.Scopes.Names(), " "))
+		_, err := tx.ExecContext(ctx, `INSERT INTO api_key (id, account_id, name, prefix, last4, hash, models, created_at, expires_at, rpm, tpm, scopes, networks)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+			k.ID, k.AccountID, k.Name, k.Prefix, k.Last4, k.Hash[:], models, micros(k.CreatedAt), micros(k.ExpiresAt), k.RPM, k.TPM, strings.Join(k.Scopes.Names(), " "), strings.Join(apikey.Networks(k.Networks), " "))
 		return err
 	})
 }

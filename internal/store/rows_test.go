@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -70,6 +71,7 @@ func TestKeys(t *testing.T) {
 	all, none, some := key(acct), key(acct), key(acct)
 	none.Models, none.ExpiresAt = []string{}, at.Add(time.Hour)
 	some.Models, some.Scopes = []string{"m", `odd "name", [x]`}, account.ScopeBilling|account.ScopeKeysWrite
+	some.Networks = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::1/128")}
 	want := map[string]apikey.Key{all.ID: all, none.ID: none, some.ID: some}
 	for _, k := range want {
 		if err := db.CreateKey(ctx, k); err != nil {
@@ -101,7 +103,7 @@ func TestKeys(t *testing.T) {
 	for _, k := range keys {
 		got[k.ID] = k
 	}
-	if diff := cmp.Diff(want, got); diff != "" { // nil and empty Models differ
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" { // nil and empty Models differ
 		t.Errorf("Keys differ (-want +got):\n%s", diff)
 	}
 }
@@ -135,6 +137,7 @@ func TestKeys_DamagedRow(t *testing.T) {
 		`UPDATE api_key SET models = 'm'`,
 		`UPDATE api_key SET scopes = 'chat root'`,
 		`UPDATE api_key SET scopes = ''`,
+		`UPDATE api_key SET networks = '10.0.0.0/8 anywhere'`,
 	} {
 		db := open(t, t.TempDir())
 		if err := db.CreateKey(ctx, key(addAccount(t, db, "Acme"))); err != nil {

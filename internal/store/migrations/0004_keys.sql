@@ -1,2 +1,5 @@
 -- What a key may do: names of rights, with spaces between.
 ALTER TABLE api_key ADD COLUMN scopes TEXT NOT NULL DEFAULT 'chat models';
+
+-- Where it may be used from: networks with spaces between; empty is everywhere.
+ALTER TABLE api_key ADD COLUMN networks TEXT NOT NULL DEFAULT '';
