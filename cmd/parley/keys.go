@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/parley-ai/parley/internal/admin"
 )
@@ -141,6 +142,12 @@ func keyColumns() []keyColumn {
 			}
 			return k.ExpiresAt.UTC().Format("2 Jan 2006")
 		}},
+		{column{head: "REPLACED BY"}, func(k admin.Key) bool { return k.ReplacedBy != nil }, func(k admin.Key) string {
+			if k.ReplacedBy == nil {
+				return "-"
+			}
+			return *k.ReplacedBy
+		}},
 		{column{head: "MODELS"}, func(k admin.Key) bool { return len(k.Models) > 0 }, func(k admin.Key) string { return listOr(k.Models, "all") }},
 		{column{head: "SCOPES"}, func(k admin.Key) bool { return !slices.Equal(k.Scopes, defaultScopes) }, func(k admin.Key) string { return listOr(k.Scopes, "none") }},
 		{column{head: "ALLOWED FROM"}, func(k admin.Key) bool { return len(k.Allow) > 0 }, func(k admin.Key) string { return listOr(k.Allow, "anywhere") }},
@@ -156,6 +163,43 @@ func listOr(list []string, word string) string {
 		return word
 	}
 	return strings.Join(list, ", ")
+}
+
+type keyRotate struct {
+	directory
+	ID      string        `arg:"" help:"Id of the key."`
+	Overlap time.Duration `help:"How long the old secret goes on working, as 24h; with 0s not at all." default:"24h" placeholder:"TIME"`
+	Yes     bool          `help:"Do not ask."`
+}
+
+func (keyRotate) Help() string {
+	return `The new key has an id of its own and the settings of the old one. Its secret is the
+only thing on standard output.`
+}
+
+func (k *keyRotate) Run(e *env) error {
+	return e.with(k.directory, false, func(c *admin.Client) error {
+		use, err := c.Key(e.ctx, k.ID)
+		if err != nil {
+			return err
+		}
+		if k.Overlap == 0 && e.asks && !k.Yes && !e.confirm(fmt.Sprintf("Refuse the old secret of %s of %s at once?%s", use.Key.Name, use.Account, cutCalls(use))) {
+			return coded{"not_confirmed", "Nothing was changed."}
+		}
+		made, err := c.RotateKey(e.ctx, k.ID, admin.Rotation{Overlap: k.Overlap.String()})
+		if err != nil {
+			return err
+		}
+		return e.answer(made, func() {
+			e.print("%s", made.Secret)
+			e.note("Key %s (%s) of %s takes the place of %s. Shown once; store it now.", use.Key.Name, made.ID, use.Account, made.Replaces)
+			if made.Until == nil {
+				e.note("The old secret is refused from now on.")
+				return
+			}
+			e.note("The old secret works until %s.", date(*made.Until))
+		})
+	})
 }
 
 type keyRevoke struct {

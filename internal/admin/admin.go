@@ -36,6 +36,7 @@ type accounts interface {
 type keys interface {
 	Create(ctx context.Context, n apikey.NewKey) (apikey.Key, apikey.Secret, error)
 	Revoke(ctx context.Context, id string) (apikey.Key, error)
+	Rotate(ctx context.Context, id string, overlap time.Duration) (fresh apikey.Key, secret apikey.Secret, old apikey.Key, err error)
 	Find(id string) (apikey.Key, bool)
 	List(accountID string) []apikey.Key
 }
@@ -102,6 +103,7 @@ func New(c Config) http.Handler {
 		{"GET /admin/v1/accounts/{account}/receipts", s.receipts},
 		{"GET /admin/v1/keys/{key}", s.showKey},
 		{"POST /admin/v1/keys/{key}/revoke", s.revokeKey},
+		{"POST /admin/v1/keys/{key}/rotate", s.rotateKey},
 		{"GET /admin/v1/ledger/verification", s.verify},
 		{"GET /admin/v1/models", s.models},
 		{"GET /admin/v1/plans", s.plans},

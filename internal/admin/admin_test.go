@@ -257,6 +257,51 @@ func TestKey_Life(t *testing.T) {
 	}
 }
 
+func TestKey_Rotate(t *testing.T) {
+	t.Parallel()
+	h, ctx := open(t), t.Context()
+	h.lab(t)
+	minted, err := h.CreateKey(ctx, "Example Lab", admin.NewKey{Name: "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := h.RotateKey(ctx, minted.ID, admin.Rotation{})
+	if err != nil || first.Replaces != minted.ID || first.ID == minted.ID || first.Until == nil || !strings.HasPrefix(first.Secret, first.Prefix) {
+		t.Fatalf("RotateKey = %+v, %v", first, err)
+	}
+	if left := time.Until(*first.Until); left < 23*time.Hour || left > 24*time.Hour {
+		t.Errorf("the old key works for %s more, want a day", left)
+	}
+	second, err := h.RotateKey(ctx, first.ID, admin.Rotation{Overlap: "0s"})
+	if err != nil || second.Until != nil {
+		t.Fatalf("RotateKey without overlap = %+v, %v", second, err)
+	}
+	for secret, want := range map[string]error{minted.Secret: nil, first.Secret: apikey.ErrRevoked, second.Secret: nil} {
+		if _, err := h.keys.Authenticate([]string{"Bearer " + secret}, time.Now()); !errors.Is(err, want) {
+			t.Errorf("the key %s gives %v, want %v", secret[:14], err, want)
+		}
+	}
+	list, err := h.Keys(ctx, "Example Lab")
+	if err != nil || len(list) != 3 || *list[0].ReplacedBy != first.ID || *list[1].ReplacedBy != second.ID || list[2].ReplacedBy != nil {
+		t.Errorf("Keys = %+v, %v", list, err)
+	}
+	for _, c := range []struct {
+		id, overlap, code string
+		status            int
+	}{
+		{minted.ID, "", "key_replaced", 409},
+		{"key_none", "", "key_not_found", 404},
+		{second.ID, "a day", "invalid_overlap", 400},
+		{second.ID, "-1s", "invalid_overlap", 400},
+		{second.ID, "2161h", "invalid_overlap", 400},
+	} {
+		_, err := h.RotateKey(ctx, c.id, admin.Rotation{Overlap: c.overlap})
+		if e, ok := errors.AsType[*admin.Error](err); !ok || e.Code != c.code || e.Status != c.status {
+			t.Errorf("RotateKey(%s, %q) gives %v, want %d %s", c.id, c.overlap, err, c.status, c.code)
+		}
+	}
+}
+
 func TestKey_Limits(t *testing.T) {
 	t.Parallel()
 	h, ctx := open(t), t.Context()
@@ -311,7 +356,8 @@ func TestShapes(t *testing.T) {
 		{admin.Account{}, "id name plan status balance held available subscription"},
 		{admin.Subscription{}, "plan status until"},
 		{minted, "id secret prefix"},
-		{admin.Key{}, "id name prefix status created_at expires_at last_used_at rpm tpm models scopes allow"},
+		{admin.Key{}, "id name prefix status created_at expires_at last_used_at rpm tpm models scopes allow replaced_by"},
+		{admin.Rotated{}, "id secret prefix replaces until"},
 		{admin.Revoked{}, "id status revoked_at confirmed servers"},
 		{admin.Engine{}, "upstream running places waiting tokens_per_second"},
 		{admin.Receipt{}, "request_id completion_id created_at key_id model prompt_tokens cached_tokens completion_tokens charge hold written_off status error_code state ending usage_source target attempts"},

@@ -172,6 +172,11 @@ func (c *Client) RevokeKey(ctx context.Context, id string) (Revoked, error) {
 	return call[Revoked](ctx, c, "POST", "/keys/"+segment(id)+"/revoke", nil)
 }
 
+// RotateKey makes a key that takes the place of another and returns its secret, once.
+func (c *Client) RotateKey(ctx context.Context, id string, in Rotation) (Rotated, error) {
+	return call[Rotated](ctx, c, "POST", "/keys/"+segment(id)+"/rotate", in)
+}
+
 // Receipts lists at most limit calls of an account, newest first.
 func (c *Client) Receipts(ctx context.Context, name string, limit int) ([]Receipt, error) {
 	return call[[]Receipt](ctx, c, "GET", accountPath(name, "/receipts?limit="+strconv.Itoa(limit)), nil)

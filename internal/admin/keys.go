@@ -2,6 +2,7 @@ package admin
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -24,6 +25,9 @@ func keyView(k apikey.Key, now time.Time) Key {
 		ID: k.ID, Name: k.Name, Prefix: k.Prefix, Status: k.Status(now),
 		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: moment(k.ExpiresAt), LastUsedAt: moment(k.LastUsedAt),
 		RPM: limit(k.RPM), TPM: limit(k.TPM), Models: slices.Clone(k.Models), Scopes: k.Scopes.Names(), Allow: apikey.Networks(k.Networks),
+	}
+	if k.ReplacedBy != "" {
+		v.ReplacedBy = &k.ReplacedBy
 	}
 	if v.Models == nil {
 		v.Models = []string{}
@@ -147,6 +151,39 @@ func (s *service) revokeKey(r *http.Request) (any, error) {
 	if s.Status().Serving {
 		// The keyring of this process is the one that admits calls: no other server shares the directory.
 		out.Confirmed, out.Servers = 1, 1
+	}
+	return out, nil
+}
+
+// defaultOverlap lets whoever holds the old secret change it within a day.
+const defaultOverlap = 24 * time.Hour
+
+func (s *service) rotateKey(r *http.Request) (any, error) {
+	k, err := s.key(r)
+	if err != nil {
+		return nil, err
+	}
+	var in Rotation
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	overlap := defaultOverlap
+	if in.Overlap != "" {
+		if overlap, err = time.ParseDuration(in.Overlap); err != nil {
+			return nil, invalid("invalid_overlap", "An overlap is a time such as 24h or 90m, not %q.", in.Overlap)
+		}
+	}
+	fresh, secret, old, err := s.Keys.Rotate(r.Context(), k.ID, overlap)
+	switch {
+	case errors.Is(err, apikey.ErrReplaced):
+		k, _ = s.Keys.Find(k.ID) // by a call just now, maybe
+		return nil, &Error{Status: http.StatusConflict, Code: "key_replaced", Message: fmt.Sprintf("The key %s was replaced by %s.\nRotate that one.", k.ID, k.ReplacedBy)}
+	case err != nil:
+		return nil, err
+	}
+	out := Rotated{ID: fresh.ID, Secret: string(secret), Prefix: fresh.Prefix, Replaces: old.ID}
+	if old.RevokedAt.IsZero() {
+		out.Until = moment(old.ExpiresAt)
 	}
 	return out, nil
 }

@@ -97,8 +97,25 @@ type Minted struct {
 	Prefix string `json:"prefix"`
 }
 
+// Rotation asks for a new secret. Overlap is how long the old one goes on working, as
+// 24h, which it is when it is empty; 0s is not at all.
+type Rotation struct {
+	Overlap string `json:"overlap,omitzero"`
+}
+
+// Rotated is the new key with its secret, which nothing can show again, the key whose
+// place it takes and until when that one works: null is not any more.
+type Rotated struct {
+	ID       string     `json:"id"`
+	Secret   string     `json:"secret"`
+	Prefix   string     `json:"prefix"`
+	Replaces string     `json:"replaces"`
+	Until    *time.Time `json:"until"`
+}
+
 // Key is what is known of a key. Nil times are never; nil limits are the plan's
-// alone; empty Models is every model of the plan, empty Allow every network.
+// alone; empty Models is every model of the plan, empty Allow every network. ReplacedBy is the id of
+// the key that has taken its place, or null.
 type Key struct {
 	ID         string     `json:"id"`
 	Name       string     `json:"name"`
@@ -112,6 +129,7 @@ type Key struct {
 	Models     []string   `json:"models"`
 	Scopes     []string   `json:"scopes"`
 	Allow      []string   `json:"allow"`
+	ReplacedBy *string    `json:"replaced_by"`
 }
 
 // KeyUse is a key, whose it is, and how many calls run with it now, Streams of them as

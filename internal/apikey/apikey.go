@@ -40,6 +40,7 @@ type Key struct {
 	ExpiresAt  time.Time
 	RevokedAt  time.Time
 	LastUsedAt time.Time
+	ReplacedBy string // the id of the key that Rotate made
 }
 
 // Status is "active", "expired" or "revoked" at that time.
@@ -79,6 +80,9 @@ type Store interface {
 	CreateKey(ctx context.Context, k Key) error
 	// RevokeKey sets the time of revocation of a key that has none.
 	RevokeKey(ctx context.Context, id string, at time.Time) error
+	// ReplaceKey adds the key by and writes the end of old, which it replaces. It fails
+	// with [ErrReplaced] when old has an end already.
+	ReplaceKey(ctx context.Context, old, by Key) error
 	// TouchKeys records when keys were last used.
 	TouchKeys(ctx context.Context, used map[string]time.Time) error
 }

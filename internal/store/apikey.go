@@ -14,19 +14,21 @@ import (
 
 // Keys returns every key.
 func (d *DB) Keys(ctx context.Context) ([]apikey.Key, error) {
-	rs, err := d.read.QueryContext(ctx, `SELECT id, account_id, name, prefix, last4, hash, models, created_at, expires_at, revoked_at, last_used_at, rpm, tpm, scopes, networks FROM api_key`)
+	rs, err := d.read.QueryContext(ctx, `SELECT id, account_id, name, prefix, last4, hash, models, created_at, expires_at, revoked_at, last_used_at, rpm, tpm, scopes, networks, replaced_by FROM api_key`)
 	return rows(rs, err, func(rs *sql.Rows, k *apikey.Key) error {
 		var (
 			hash                            []byte
 			models, scopes, networks        string
 			created, expires, revoked, used sql.NullInt64
+			replacedBy                      sql.NullString
 		)
-		if err := rs.Scan(&k.ID, &k.AccountID, &k.Name, &k.Prefix, &k.Last4, &hash, &models, &created, &expires, &revoked, &used, &k.RPM, &k.TPM, &scopes, &networks); err != nil {
+		if err := rs.Scan(&k.ID, &k.AccountID, &k.Name, &k.Prefix, &k.Last4, &hash, &models, &created, &expires, &revoked, &used, &k.RPM, &k.TPM, &scopes, &networks, &replacedBy); err != nil {
 			return err
 		}
 		if copy(k.Hash[:], hash) != len(k.Hash) || len(hash) != len(k.Hash) {
 			return fmt.Errorf("key %s: a hash of %d bytes", k.ID, len(hash))
 		}
+		k.ReplacedBy = replacedBy.String
 		k.CreatedAt, k.ExpiresAt, k.RevokedAt, k.LastUsedAt = instant(created), instant(expires), instant(revoked), instant(used)
 		var err error
 		if k.Scopes, err = account.ParseScopes(strings.Fields(scopes)); err != nil {
@@ -44,6 +46,10 @@ func (d *DB) Keys(ctx context.Context) ([]apikey.Key, error) {
 
 // CreateKey adds a key.
 func (d *DB) CreateKey(ctx context.Context, k apikey.Key) error {
+	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error { return insertKey(ctx, tx, k) })
+}
+
+func insertKey(ctx context.Context, tx *sql.Tx, k apikey.Key) error {
 	models := ""
 	if k.Models != nil {
 		b, err := json.Marshal(k.Models)
@@ -52,11 +58,24 @@ func (d *DB) CreateKey(ctx context.Context, k apikey.Key) error {
 		}
 		models = string(b)
 	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO api_key (id, account_id, name, prefix, last4, hash, models, created_at, expires_at, rpm, tpm, scopes, networks)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+		k.ID, k.AccountID, k.Name, k.Prefix, k.Last4, k.Hash[:], models, micros(k.CreatedAt), micros(k.ExpiresAt), k.RPM, k.TPM,
+		strings.Join(k.Scopes.Names(), " "), strings.Join(apikey.Networks(k.Networks), " "))
+	return err
+}
+
+// ReplaceKey adds the key by and writes the end of old, which it replaces. It fails
+// with [apikey.ErrReplaced] when old has an end already.
+func (d *DB) ReplaceKey(ctx context.Context, old, by apikey.Key) error {
 	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO api_key (id, account_id, name, prefix, last4, hash, models, created_at, expires_at, rpm, tpm, scopes, networks)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
-			k.ID, k.AccountID, k.Name, k.Prefix, k.Last4, k.Hash[:], models, micros(k.CreatedAt), micros(k.ExpiresAt), k.RPM, k.TPM, strings.Join(k.Scopes.Names(), " "), strings.Join(apikey.Networks(k.Networks), " "))
-		return err
+		if err := insertKey(ctx, tx, by); err != nil {
+			return err
+		}
+		res, err := tx.ExecContext(ctx, `UPDATE api_key SET replaced_by = $1, expires_at = $2, revoked_at = $3
+			WHERE id = $4 AND replaced_by IS NULL AND revoked_at IS NULL`,
+			by.ID, micros(old.ExpiresAt), micros(old.RevokedAt), old.ID)
+		return one(res, err, apikey.ErrReplaced)
 	})
 }
 

@@ -128,6 +128,38 @@ func TestCreateKey_Refused(t *testing.T) {
 	}
 }
 
+// A key is replaced once: by both rows, or by none.
+func TestReplaceKey(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := open(t, t.TempDir())
+	acct := addAccount(t, db, "Acme")
+	old, next, late := key(acct), key(acct), key(acct)
+	if err := db.CreateKey(ctx, old); err != nil {
+		t.Fatal(err)
+	}
+	old.ReplacedBy, old.ExpiresAt = next.ID, at.Add(time.Hour)
+	if err := db.ReplaceKey(ctx, old, next); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.RevokeKey(ctx, next.ID, at); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []apikey.Key{old, next, key(acct)} { // replaced, revoked, not there
+		if err := db.ReplaceKey(ctx, k, late); !errors.Is(err, apikey.ErrReplaced) {
+			t.Errorf("ReplaceKey of %s gives %v, want ErrReplaced", k.ID, err)
+		}
+	}
+	next.RevokedAt = at
+	keys, err := db.Keys(ctx)
+	slices.SortFunc(keys, func(a, b apikey.Key) int { return strings.Compare(a.ID, b.ID) })
+	want := []apikey.Key{old, next}
+	slices.SortFunc(want, func(a, b apikey.Key) int { return strings.Compare(a.ID, b.ID) })
+	if diff := cmp.Diff(want, keys); err != nil || diff != "" {
+		t.Errorf("Keys: %v (-want +got):\n%s", err, diff)
+	}
+}
+
 func TestKeys_DamagedRow(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -486,6 +518,7 @@ func TestClosed(t *testing.T) {
 		"UpdateAccount": func() error { return db.UpdateAccount(ctx, account.Account{}) },
 		"Keys":          func() error { _, err := db.Keys(ctx); return err },
 		"CreateKey":     func() error { return db.CreateKey(ctx, apikey.Key{}) },
+		"ReplaceKey":    func() error { return db.ReplaceKey(ctx, apikey.Key{}, apikey.Key{}) },
 		"RevokeKey":     func() error { return db.RevokeKey(ctx, "", at) },
 		"TouchKeys":     func() error { return db.TouchKeys(ctx, nil) },
 		"SaveCatalog":   func() error { return db.SaveCatalog(ctx, nil, nil) },
