@@ -17,6 +17,7 @@ type keyCreate struct {
 	Name    string   `help:"Name of the key." default:"default" placeholder:"NAME"`
 	RPM     *int64   `help:"Most requests in any minute, within the plan's limit." placeholder:"N"`
 	TPM     *int64   `help:"Most tokens in any minute, within the plan's limit." placeholder:"N"`
+	Budget  string   `help:"Most IU that it may spend, in all or by the month, as 25 or 25/month." placeholder:"AMOUNT"`
 	Expires string   `help:"When it expires, as 2026-12-31T00:00:00Z; never without." placeholder:"TIME"`
 	Models  []string `help:"The only models it may use; all of the plan without." placeholder:"A,B"`
 	Scopes  []string `help:"What it may do: chat, models, usage:read, keys:write, billing; the first two without." placeholder:"A,B"`
@@ -30,7 +31,7 @@ func (keyCreate) Help() string {
 }
 
 func (k *keyCreate) Run(e *env) error {
-	in := admin.NewKey{Name: k.Name, Models: k.Models, Scopes: k.Scopes, Allow: k.Allow, RPM: k.RPM, TPM: k.TPM}
+	in := admin.NewKey{Name: k.Name, Models: k.Models, Scopes: k.Scopes, Allow: k.Allow, Budget: k.Budget, RPM: k.RPM, TPM: k.TPM}
 	if k.Expires != "" {
 		t, err := moment("--expires", k.Expires)
 		if err != nil {
@@ -55,6 +56,11 @@ func (k *keyCreate) Run(e *env) error {
 		return e.answer(made, func() {
 			e.print("%s", made.Secret)
 			e.note("Key %s (%s) for %s. Shown once; store it now.", k.Name, made.ID, account.Name)
+			if amount, monthly := strings.CutSuffix(in.Budget, "/month"); monthly {
+				e.note("Budget %s IU a month.", credit(amount))
+			} else if amount != "" {
+				e.note("Budget %s IU in all.", credit(amount))
+			}
 			if text := keyLimits(in, s.Plan); text != "" {
 				e.note("Limits %s.", text)
 			}
@@ -133,9 +139,25 @@ type keyColumn struct {
 
 func keyColumns() []keyColumn {
 	limited := func(k admin.Key) bool { return k.RPM != nil || k.TPM != nil }
+	budgeted := func(k admin.Key) bool { return k.Budget != nil }
 	return []keyColumn{
 		{column{head: "REQUESTS/MIN", right: true}, limited, func(k admin.Key) string { return limitOr(k.RPM, "plan's") }},
 		{column{head: "TOKENS/MIN", right: true}, limited, func(k admin.Key) string { return limitOr(k.TPM, "plan's") }},
+		{column{head: "SPENT IU", right: true}, budgeted, func(k admin.Key) string {
+			if k.Budget == nil {
+				return "-"
+			}
+			return credit(k.Budget.Spent)
+		}},
+		{column{head: "BUDGET IU", right: true}, budgeted, func(k admin.Key) string {
+			switch {
+			case k.Budget == nil:
+				return "-"
+			case k.Budget.Period == "month":
+				return credit(k.Budget.Amount) + "/month"
+			}
+			return credit(k.Budget.Amount)
+		}},
 		{column{head: "EXPIRES"}, func(k admin.Key) bool { return k.ExpiresAt != nil }, func(k admin.Key) string {
 			if k.ExpiresAt == nil {
 				return "never"

@@ -103,6 +103,7 @@ type Principal struct {
 	Networks []netip.Prefix
 	// KeyLimits bind the key in addition to the plan's, which bind the account.
 	KeyLimits ratelimit.Limits
+	Budget    Budget // of the key
 	// KeyLife ends when the key is revoked, AccountLife when the account is suspended.
 	// A nil Life does not end.
 	KeyLife, AccountLife *Life

@@ -46,6 +46,7 @@ type books interface {
 	Grant(ctx context.Context, g ledger.Grant) (ledger.Granted, error)
 	Balance(accountID string) ledger.Balance
 	Running(accountID string) []ledger.Receipt
+	Spending(accountID string, b ledger.Budget) ledger.Spending
 }
 
 // archive is what admin asks of store.DB.

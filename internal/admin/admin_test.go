@@ -18,6 +18,7 @@ import (
 	"github.com/parley-ai/parley/internal/admin"
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/store"
@@ -167,6 +168,7 @@ func TestRefusals(t *testing.T) {
 		{"no name", create("", "pro", ""), "invalid_name", 400},
 		{"no such scope", key(admin.NewKey{Name: "k", Scopes: []string{"chat", "root"}}), "invalid_scope", 400},
 		{"no scope", key(admin.NewKey{Name: "k", Scopes: []string{}}), "invalid_scope", 400},
+		{"no budget", key(admin.NewKey{Name: "k", Budget: "25/week"}), "invalid_budget", 400},
 		{"no network", key(admin.NewKey{Name: "k", Allow: []string{"10.0.0.5/8"}}), "invalid_network", 400},
 		{"no such plan", create("x", "gold", ""), "plan_not_found", 400},
 		{"negative credit", create("x", "pro", "-1"), "invalid_amount", 400},
@@ -302,6 +304,50 @@ func TestKey_Rotate(t *testing.T) {
 	}
 }
 
+// A key shows what was spent of its budget and what is held; the key that takes its place
+// goes on from there.
+func TestKey_Budget(t *testing.T) {
+	t.Parallel()
+	h, ctx := open(t), t.Context()
+	c := h.lab(t)
+	minted, err := h.CreateKey(ctx, "Example Lab", admin.NewKey{Name: "web", Budget: "2.50/month"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, _ := h.keys.Find(minted.ID)
+	m := h.offer.List(time.Now())[0]
+	reserve := func() *ledger.Hold {
+		t.Helper()
+		hold, err := h.ledger.Reserve(ledger.Call{
+			RequestID: ident.RequestID(), AccountID: c.ID, KeyID: k.ID, Model: m.ID, PriceID: m.PriceID, Price: m.Price, CreatedAt: time.Now(),
+			PromptTokens: 10, Output: 100, LeastOutput: 100,
+			Budget: ledger.Budget{ID: k.Budget.ID, Period: k.Budget.Period(time.Now()), Amount: k.Budget.Amount},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hold
+	}
+	done, running := reserve(), reserve()
+	if _, err := done.Settle(ledger.Outcome{PromptTokens: 10, CompletionTokens: 50, Status: 200, Ending: ledger.EndStop}); err != nil {
+		t.Fatal(err)
+	}
+	rotated, err := h.RotateKey(ctx, minted.ID, admin.Rotation{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := admin.Budget{Amount: "2.5", Period: "month", Spent: "0.0055", Held: "0.0105"}
+	for _, id := range []string{minted.ID, rotated.ID} {
+		use, err := h.Key(ctx, id)
+		if err != nil || use.Key.Budget == nil || *use.Key.Budget != want {
+			t.Errorf("the budget of %s is %+v, %v, want %+v", id, use.Key.Budget, err, want)
+		}
+	}
+	if err := running.Void(ledger.Outcome{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestKey_Limits(t *testing.T) {
 	t.Parallel()
 	h, ctx := open(t), t.Context()
@@ -356,7 +402,8 @@ func TestShapes(t *testing.T) {
 		{admin.Account{}, "id name plan status balance held available subscription"},
 		{admin.Subscription{}, "plan status until"},
 		{minted, "id secret prefix"},
-		{admin.Key{}, "id name prefix status created_at expires_at last_used_at rpm tpm models scopes allow replaced_by"},
+		{admin.Key{}, "id name prefix status created_at expires_at last_used_at rpm tpm models scopes allow budget replaced_by"},
+		{admin.Budget{}, "amount period spent held"},
 		{admin.Rotated{}, "id secret prefix replaces until"},
 		{admin.Revoked{}, "id status revoked_at confirmed servers"},
 		{admin.Engine{}, "upstream running places waiting tokens_per_second"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/ledger"
 )
 
 func (s *service) key(r *http.Request) (apikey.Key, error) {
@@ -20,17 +21,31 @@ func (s *service) key(r *http.Request) (apikey.Key, error) {
 	return k, nil
 }
 
-func keyView(k apikey.Key, now time.Time) Key {
+func (s *service) keyView(k apikey.Key, now time.Time) Key {
 	v := Key{
 		ID: k.ID, Name: k.Name, Prefix: k.Prefix, Status: k.Status(now),
 		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: moment(k.ExpiresAt), LastUsedAt: moment(k.LastUsedAt),
-		RPM: limit(k.RPM), TPM: limit(k.TPM), Models: slices.Clone(k.Models), Scopes: k.Scopes.Names(), Allow: apikey.Networks(k.Networks),
+		RPM: limit(k.RPM), TPM: limit(k.TPM), Models: slices.Clone(k.Models), Scopes: k.Scopes.Names(), Allow: apikey.Networks(k.Networks), Budget: s.budgetView(k, now),
 	}
 	if k.ReplacedBy != "" {
 		v.ReplacedBy = &k.ReplacedBy
 	}
 	if v.Models == nil {
 		v.Models = []string{}
+	}
+	return v
+}
+
+// budgetView is what the key may spend and has spent; nil is no budget.
+func (s *service) budgetView(k apikey.Key, now time.Time) *Budget {
+	b := k.Budget
+	if b.ID == "" {
+		return nil
+	}
+	spending := s.Ledger.Spending(k.AccountID, ledger.Budget{ID: b.ID, Period: b.Period(now)})
+	v := &Budget{Amount: b.Amount.String(), Period: "total", Spent: spending.Spent.String(), Held: spending.Held.String()}
+	if b.Monthly {
+		v.Period = "month"
 	}
 	return v
 }
@@ -51,7 +66,7 @@ func (s *service) listKeys(r *http.Request) (any, error) {
 	now, list := time.Now(), s.Keys.List(a.ID)
 	out := make([]Key, 0, len(list))
 	for _, k := range list {
-		out = append(out, keyView(k, now))
+		out = append(out, s.keyView(k, now))
 	}
 	return out, nil
 }
@@ -77,6 +92,11 @@ func (s *service) createKey(r *http.Request) (any, error) {
 	}
 	if in.Scopes != nil {
 		if n.Scopes, err = account.ParseScopes(in.Scopes); err != nil {
+			return nil, err
+		}
+	}
+	if in.Budget != "" {
+		if n.Budget, err = account.ParseBudget(in.Budget); err != nil {
 			return nil, err
 		}
 	}
@@ -124,7 +144,7 @@ func (s *service) showKey(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := KeyUse{Key: keyView(k, time.Now())}
+	out := KeyUse{Key: s.keyView(k, time.Now())}
 	if a, ok := s.Accounts.ByID(k.AccountID); ok {
 		out.Account = a.Name
 	}

@@ -79,13 +79,14 @@ type Credit struct {
 // NewKey asks for a key. ExpiresAt nil is never; no Models means every model of the plan;
 // limits that are nil are the plan's alone; no
 // Scopes are chat and models. Allow are the networks that it may be used from; none is
-// everywhere.
+// everywhere. Budget is an amount of IU, or one with /month, or empty for none.
 type NewKey struct {
 	Name      string     `json:"name"`
 	ExpiresAt *time.Time `json:"expires_at,omitzero"`
 	Models    []string   `json:"models,omitzero"`
 	Scopes    []string   `json:"scopes,omitzero"`
 	Allow     []string   `json:"allow,omitzero"`
+	Budget    string     `json:"budget,omitzero"`
 	RPM       *int64     `json:"rpm,omitzero"`
 	TPM       *int64     `json:"tpm,omitzero"`
 }
@@ -114,8 +115,8 @@ type Rotated struct {
 }
 
 // Key is what is known of a key. Nil times are never; nil limits are the plan's
-// alone; empty Models is every model of the plan, empty Allow every network. ReplacedBy is the id of
-// the key that has taken its place, or null.
+// alone; empty Models is every model of the plan, empty Allow every network. A Budget of null is
+// none. ReplacedBy is the id of the key that has taken its place, or null.
 type Key struct {
 	ID         string     `json:"id"`
 	Name       string     `json:"name"`
@@ -129,7 +130,18 @@ type Key struct {
 	Models     []string   `json:"models"`
 	Scopes     []string   `json:"scopes"`
 	Allow      []string   `json:"allow"`
+	Budget     *Budget    `json:"budget"`
 	ReplacedBy *string    `json:"replaced_by"`
+}
+
+// Budget is what a key may spend, in IU, with what it has spent and what its running
+// calls hold: of the current month when Period is month, of all time when it is total.
+// A key that has taken another's place goes on with what that one has spent.
+type Budget struct {
+	Amount string `json:"amount"`
+	Period string `json:"period"`
+	Spent  string `json:"spent"`
+	Held   string `json:"held"`
 }
 
 // KeyUse is a key, whose it is, and how many calls run with it now, Streams of them as

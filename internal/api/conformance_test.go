@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 	"github.com/parley-ai/parley/internal/wire"
@@ -303,6 +306,56 @@ func TestMoneyAndPlans(t *testing.T) {
 	}
 	if n := len(p.Calls()); n != 1 {
 		t.Errorf("the provider had %d calls, want 1", n)
+	}
+}
+
+// The budget of a key is a 402 of its own, with what fits, and 300 callers at once get
+// exactly as much as it covers.
+func TestKeyBudget(t *testing.T) {
+	t.Parallel()
+	d := open(t, hello())
+	key := func(amount money.Amount) []string {
+		_, secret, err := d.keys.Create(t.Context(), apikey.NewKey{AccountID: d.account.ID, Name: "k", Budget: account.Budget{Amount: amount}})
+		must(t, err)
+		return []string{"Authorization", "Bearer " + string(secret)}
+	}
+	short := key(299)
+	r := d.post(t, body(`,"max_tokens":10`), short...)
+	const message = "Key budget exceeded: this call needs up to 0.0000003 IU, but the budget of this API key has 0.000000299 IU left (0 IU is held by running calls). The largest max_tokens that fits is 9."
+	if r.StatusCode != 402 || r.code() != "key_budget_exceeded" || !strings.Contains(r.body, message) {
+		t.Errorf("%d %s, want 402 %s", r.StatusCode, r.body, message)
+	}
+	r = d.post(t, body(`,"max_tokens":9`), short...)
+	if r.StatusCode != 200 {
+		t.Errorf("what fits: %d %s", r.StatusCode, r.body)
+	}
+
+	const k, callers = 7, 300
+	before := d.ledger.Balance(d.account.ID).Posted
+	first := d.post(t, body(`,"max_tokens":9`))
+	price := d.ledger.Balance(d.account.ID).Posted - before // of one answer
+	if first.StatusCode != 200 || price <= 0 {
+		t.Fatalf("%d %s at %s", first.StatusCode, first.body, price)
+	}
+	h := key(k * 280) // what a call of max_tokens 9 holds
+	var admitted, refused atomic.Int32
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			switch r := d.post(t, body(`,"max_tokens":9`), h...); r.code() {
+			case "":
+				admitted.Add(1)
+			case "key_budget_exceeded":
+				refused.Add(1)
+			default:
+				t.Errorf("%d %s", r.StatusCode, r.body)
+			}
+		})
+	}
+	wg.Wait()
+	// What is given back lets further calls in, but never more than is paid for.
+	if n := money.Amount(admitted.Load()); n < k || n*price > k*280 || admitted.Load()+refused.Load() != callers {
+		t.Errorf("%d calls of %s are admitted and %d refused, on a budget of %s", n, price, refused.Load(), money.Amount(k*280))
 	}
 }
 

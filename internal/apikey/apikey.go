@@ -34,8 +34,9 @@ type Key struct {
 	Models     []string // the models it is restricted to; nil allows all
 	Scopes     account.Scopes
 	Networks   []netip.Prefix // those it may be used from, as ParseNetworks makes them; nil is everywhere
-	RPM        int64          // requests in any minute, in addition to the plan's; 0 is no limit
-	TPM        int64          // tokens
+	Budget     account.Budget
+	RPM        int64 // requests in any minute, in addition to the plan's; 0 is no limit
+	TPM        int64 // tokens
 	CreatedAt  time.Time
 	ExpiresAt  time.Time
 	RevokedAt  time.Time
@@ -138,7 +139,8 @@ type NewKey struct {
 	Models    []string
 	Scopes    account.Scopes
 	Networks  []netip.Prefix
-	RPM, TPM  int64 // 0 is no limit of the key's own
+	Budget    account.Budget // without an id; no Amount is none
+	RPM, TPM  int64          // 0 is no limit of the key's own
 }
 
 // Create makes a key and returns its secret, which nothing can show again. It fails
@@ -166,6 +168,9 @@ func (r *Keyring) Create(ctx context.Context, n NewKey) (Key, Secret, error) {
 	}
 	if !n.ExpiresAt.IsZero() {
 		k.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Microsecond) // as it is stored
+	}
+	if n.Budget.Amount > 0 {
+		k.Budget = account.Budget{ID: ident.New(ident.Budget), Amount: n.Budget.Amount, Monthly: n.Budget.Monthly}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -275,7 +280,7 @@ func (r *Keyring) Authenticate(values []string, now time.Time) (*account.Princip
 	}
 	return &account.Principal{
 		Account: a, Plan: plan, KeyID: e.ID, KeyName: e.Name, Models: e.Models, Scopes: e.Scopes, Networks: e.Networks,
-		KeyLimits: ratelimit.Limits{Requests: e.RPM, Tokens: e.TPM}, KeyLife: e.life, AccountLife: life,
+		KeyLimits: ratelimit.Limits{Requests: e.RPM, Tokens: e.TPM}, Budget: e.Budget, KeyLife: e.life, AccountLife: life,
 	}, nil
 }
 

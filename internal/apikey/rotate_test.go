@@ -38,7 +38,7 @@ func TestRotate(t *testing.T) {
 			r := open(t, dir, nil)
 			k, before := r.create(t, apikey.NewKey{
 				Name: "web", ExpiresAt: c.expires, Models: []string{"m"}, Scopes: account.ScopeChat,
-				Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, RPM: 7, TPM: 8,
+				Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, RPM: 7, TPM: 8, Budget: account.Budget{Amount: 9},
 			})
 			fresh, secret, old, err := r.Rotate(t.Context(), k.ID, c.overlap)
 			if err != nil {
@@ -47,6 +47,9 @@ func TestRotate(t *testing.T) {
 			same := cmpopts.IgnoreFields(apikey.Key{}, "ID", "Prefix", "Last4", "Hash", "CreatedAt")
 			if diff := cmp.Diff(k, fresh, same, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 				t.Errorf("the new key differs (-old +new):\n%s", diff)
+			}
+			if k.Budget.ID == "" || k.Budget.Amount != 9 {
+				t.Errorf("the budget is %+v", k.Budget)
 			}
 			if old.ID != k.ID || old.ReplacedBy != fresh.ID || fresh.ID == k.ID || fresh.ReplacedBy != "" {
 				t.Errorf("%+v is replaced by %+v", old, fresh)

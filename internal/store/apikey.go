@@ -10,25 +10,28 @@ import (
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/money"
 )
 
 // Keys returns every key.
 func (d *DB) Keys(ctx context.Context) ([]apikey.Key, error) {
-	rs, err := d.read.QueryContext(ctx, `SELECT id, account_id, name, prefix, last4, hash, models, created_at, expires_at, revoked_at, last_used_at, rpm, tpm, scopes, networks, replaced_by FROM api_key`)
+	rs, err := d.read.QueryContext(ctx, `SELECT id, account_id, name, prefix, last4, hash, models, created_at, expires_at, revoked_at, last_used_at, rpm, tpm, scopes, networks, replaced_by, budget_id, budget, budget_monthly FROM api_key`)
 	return rows(rs, err, func(rs *sql.Rows, k *apikey.Key) error {
 		var (
 			hash                            []byte
 			models, scopes, networks        string
 			created, expires, revoked, used sql.NullInt64
-			replacedBy                      sql.NullString
+			replacedBy, budgetID            sql.NullString
+			budget                          sql.NullInt64
 		)
-		if err := rs.Scan(&k.ID, &k.AccountID, &k.Name, &k.Prefix, &k.Last4, &hash, &models, &created, &expires, &revoked, &used, &k.RPM, &k.TPM, &scopes, &networks, &replacedBy); err != nil {
+		if err := rs.Scan(&k.ID, &k.AccountID, &k.Name, &k.Prefix, &k.Last4, &hash, &models, &created, &expires, &revoked, &used, &k.RPM, &k.TPM, &scopes, &networks, &replacedBy, &budgetID, &budget, &k.Budget.Monthly); err != nil {
 			return err
 		}
 		if copy(k.Hash[:], hash) != len(k.Hash) || len(hash) != len(k.Hash) {
 			return fmt.Errorf("key %s: a hash of %d bytes", k.ID, len(hash))
 		}
 		k.ReplacedBy = replacedBy.String
+		k.Budget.ID, k.Budget.Amount = budgetID.String, money.Amount(budget.Int64)
 		k.CreatedAt, k.ExpiresAt, k.RevokedAt, k.LastUsedAt = instant(created), instant(expires), instant(revoked), instant(used)
 		var err error
 		if k.Scopes, err = account.ParseScopes(strings.Fields(scopes)); err != nil {
@@ -58,11 +61,17 @@ func insertKey(ctx context.Context, tx *sql.Tx, k apikey.Key) error {
 		}
 		models = string(b)
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO api_key (id, account_id, name, prefix, last4, hash, models, created_at, expires_at, rpm, tpm, scopes, networks)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+	_, err := tx.ExecContext(ctx, `INSERT INTO api_key (id, account_id, name, prefix, last4, hash, models, created_at, expires_at, rpm, tpm, scopes, networks, budget_id, budget, budget_monthly)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
 		k.ID, k.AccountID, k.Name, k.Prefix, k.Last4, k.Hash[:], models, micros(k.CreatedAt), micros(k.ExpiresAt), k.RPM, k.TPM,
-		strings.Join(k.Scopes.Names(), " "), strings.Join(apikey.Networks(k.Networks), " "))
+		strings.Join(k.Scopes.Names(), " "), strings.Join(apikey.Networks(k.Networks), " "), orNull(k.Budget.ID), orNull(int64(k.Budget.Amount)), k.Budget.Monthly)
 	return err
+}
+
+// orNull is NULL for a zero value.
+func orNull[T comparable](v T) sql.Null[T] {
+	var zero T
+	return sql.Null[T]{V: v, Valid: v != zero}
 }
 
 // ReplaceKey adds the key by and writes the end of old, which it replaces. It fails

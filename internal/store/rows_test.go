@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	stdcmp "cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -70,7 +71,9 @@ func TestKeys(t *testing.T) {
 	acct := addAccount(t, db, "Acme")
 	all, none, some := key(acct), key(acct), key(acct)
 	none.Models, none.ExpiresAt = []string{}, at.Add(time.Hour)
+	none.Budget = account.Budget{ID: "budget_a", Amount: 25 * money.IU}
 	some.Models, some.Scopes = []string{"m", `odd "name", [x]`}, account.ScopeBilling|account.ScopeKeysWrite
+	some.Budget = account.Budget{ID: "budget_a", Amount: 7, Monthly: true}
 	some.Networks = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::1/128")}
 	want := map[string]apikey.Key{all.ID: all, none.ID: none, some.ID: some}
 	for _, k := range want {
@@ -358,6 +361,7 @@ func TestOpenHolds(t *testing.T) {
 	acct := addAccount(t, db, "Acme")
 	commit(t, db, grant(acct, 10_000, ""))
 	first, second := receipt(acct, price, true), receipt(acct, price, true)
+	second.Budget = ledger.Budget{ID: "budget_x", Period: 202611}
 	commit(t, db, ledger.Op{Open: &second}, ledger.Op{Open: &first})
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -371,7 +375,7 @@ func TestOpenHolds(t *testing.T) {
 		want = append(want, ledger.Receipt{
 			RequestID: r.RequestID, CompletionID: r.CompletionID, AccountID: acct, KeyID: "key_x", Model: "m",
 			PriceID: price, Price: model().Price, PlanVersion: "plan_x", Stream: true, CreatedAt: at,
-			PromptTokens: 10, OutputLimit: 20, Hold: 500, State: ledger.Running,
+			PromptTokens: 10, OutputLimit: 20, Hold: 500, State: ledger.Running, Budget: r.Budget,
 		})
 	}
 	slices.SortFunc(want, func(a, b ledger.Receipt) int { return strings.Compare(a.RequestID, b.RequestID) })
@@ -410,6 +414,36 @@ func TestCommit_Results(t *testing.T) {
 	}
 	if n := query[int](t, db, `SELECT count(*) FROM hold`); n != 0 {
 		t.Errorf("%d holds are left, want 0", n)
+	}
+	clean(t, db)
+}
+
+// A charge counts for the budget that it cites, once, in its period and no other.
+func TestCommit_Budgets(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := open(t, t.TempDir())
+	price := savePrice(t, db, model())
+	acct := addAccount(t, db, "Acme")
+	commit(t, db, grant(acct, 10_000, ""))
+	on := func(id string, period int64) ledger.Op {
+		r := receipt(acct, price, false)
+		r.Budget = ledger.Budget{ID: id, Period: period, Amount: 1} // admission has decided
+		return ledger.Op{Close: &r}
+	}
+	twice := on("a", 202611)
+	none := receipt(acct, price, false)
+	stream := receipt(acct, price, true)
+	stream.Budget = ledger.Budget{ID: "held", Period: 0}
+	commit(t, db, on("a", 202611), twice, twice, on("a", 202612), on("b", 0), ledger.Op{Close: &none}, ledger.Op{Open: &stream})
+	commit(t, db, on("a", 202611), twice)
+	got, err := db.Budgets(ctx)
+	slices.SortFunc(got, func(a, b ledger.BudgetTotal) int {
+		return stdcmp.Or(stdcmp.Compare(a.ID, b.ID), stdcmp.Compare(a.Period, b.Period))
+	})
+	want := []ledger.BudgetTotal{{ID: "a", Period: 202611, Spent: 660}, {ID: "a", Period: 202612, Spent: 220}, {ID: "b", Spent: 220}, {ID: "held"}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("Budgets: %v (-want +got):\n%s", err, diff)
 	}
 	clean(t, db)
 }
@@ -474,6 +508,7 @@ func TestCommit_AllOrNothing(t *testing.T) {
 			before := books(t, db)
 
 			stream, whole := receipt(acct, price, true), receipt(acct, price, false)
+			whole.Budget = ledger.Budget{ID: "budget_x"}
 			ops := []ledger.Op{grant(acct, 1000, "x"), {Open: &stream}, {Close: &whole}, c.bad(acct, price), {Close: &stream}}
 			if _, err := db.Commit(context.Background(), ops); err == nil {
 				t.Fatal("Commit succeeds")
@@ -523,6 +558,7 @@ func TestClosed(t *testing.T) {
 		"TouchKeys":     func() error { return db.TouchKeys(ctx, nil) },
 		"SaveCatalog":   func() error { return db.SaveCatalog(ctx, nil, nil) },
 		"Totals":        func() error { _, err := db.Totals(ctx); return err },
+		"Budgets":       func() error { _, err := db.Budgets(ctx); return err },
 		"OpenHolds":     func() error { _, err := db.OpenHolds(ctx); return err },
 		"Commit":        func() error { _, err := db.Commit(ctx, nil); return err },
 		"Receipts":      func() error { _, err := db.Receipts(ctx, "", 1); return err },
@@ -539,7 +575,7 @@ func TestClosed(t *testing.T) {
 func books(t testing.TB, db *store.DB) map[string][][]any {
 	t.Helper()
 	all := map[string][][]any{}
-	for _, table := range []string{"account", "credit_grant", "terms", "outcome", "hold_row", "charge_row"} {
+	for _, table := range []string{"account", "credit_grant", "terms", "outcome", "hold_row", "charge_row", "budget"} {
 		rs, err := db.Writer().QueryContext(context.Background(), `SELECT * FROM `+table+` ORDER BY 1`)
 		if err != nil {
 			t.Fatal(err)
