@@ -37,6 +37,7 @@ func TestScripts(t *testing.T) {
 			"model":  model,
 			"revoke": onLast("revoke"),
 			"rotate": onLast("rotate"),
+			"set":    onLast("set"),
 			"mode":   mode,
 		},
 	})

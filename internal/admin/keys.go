@@ -84,11 +84,8 @@ func (s *service) createKey(r *http.Request) (any, error) {
 	if in.ExpiresAt != nil {
 		n.ExpiresAt = *in.ExpiresAt
 	}
-	for _, id := range in.Models {
-		if !s.offered(id) {
-			return nil, invalid("model_not_found", "No model is called %q.", id)
-		}
-		n.Models = append(n.Models, id)
+	if n.Models, err = s.restriction(in.Models); err != nil {
+		return nil, err
 	}
 	if in.Scopes != nil {
 		if n.Scopes, err = account.ParseScopes(in.Scopes); err != nil {
@@ -103,21 +100,15 @@ func (s *service) createKey(r *http.Request) (any, error) {
 	if n.Networks, err = apikey.ParseNetworks(in.Allow); err != nil {
 		return nil, err
 	}
-	for _, l := range []struct {
-		name string
-		in   *int64
-		out  *int64
-	}{{"rpm", in.RPM, &n.RPM}, {"tpm", in.TPM, &n.TPM}} {
-		if l.in == nil {
-			continue
-		}
-		if *l.out = *l.in; *l.in < 1 {
-			return nil, invalid("invalid_limit", "A limit of a key is at least 1; %s is %d.", l.name, *l.in)
-		}
+	if n.RPM, err = limitOf("rpm", in.RPM); err != nil {
+		return nil, err
+	}
+	if n.TPM, err = limitOf("tpm", in.TPM); err != nil {
+		return nil, err
 	}
 	k, secret, err := s.Keys.Create(r.Context(), n)
 	if errors.Is(err, apikey.ErrLimit) {
-		return nil, s.overPlan(a, n)
+		return nil, s.overPlan(a, n.RPM)
 	}
 	if err != nil {
 		return nil, err
@@ -125,15 +116,38 @@ func (s *service) createKey(r *http.Request) (any, error) {
 	return Minted{ID: k.ID, Secret: string(secret), Prefix: k.Prefix}, nil
 }
 
-// overPlan says which limit of a new key its plan does not allow, and what to do.
-func (s *service) overPlan(a *account.Account, n apikey.NewKey) error {
+// restriction checks the models that a key is restricted to; none are all.
+func (s *service) restriction(models []string) (list []string, err error) {
+	for _, id := range models {
+		if !s.offered(id) {
+			return nil, invalid("model_not_found", "No model is called %q.", id)
+		}
+		list = append(list, id)
+	}
+	return list, nil
+}
+
+// limitOf is a limit that was asked for; 0 is none.
+func limitOf(name string, n *int64) (int64, error) {
+	if n == nil {
+		return 0, nil
+	}
+	if *n < 1 {
+		return 0, invalid("invalid_limit", "A limit of a key is at least 1; %s is %d.", name, *n)
+	}
+	return *n, nil
+}
+
+// overPlan says which limit of a key its plan does not allow, and what to do. The key
+// was to have rpm requests per minute.
+func (s *service) overPlan(a *account.Account, rpm int64) error {
 	id := a.PlanAt(time.Now())
 	p, ok := s.Accounts.Plan(id)
 	if !ok {
 		return apikey.ErrLimit
 	}
 	name, what, most := "rpm", "requests", p.RPM
-	if p.RPM == 0 || n.RPM <= p.RPM {
+	if p.RPM == 0 || rpm <= p.RPM {
 		name, what, most = "tpm", "tokens", p.TPM
 	}
 	return invalid("invalid_limit", "The plan %s allows %d %s per minute, and no key may have more.\nGive %s as %d or less, or put the account on a larger plan.", id, most, what, name, most)

@@ -1,6 +1,9 @@
 package admin
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Created names a new account.
 type Created struct {
@@ -89,6 +92,44 @@ type NewKey struct {
 	Budget    string     `json:"budget,omitzero"`
 	RPM       *int64     `json:"rpm,omitzero"`
 	TPM       *int64     `json:"tpm,omitzero"`
+}
+
+// KeyChange asks for changes of a key: what is absent stays as it is, and null takes
+// away what the key has of it. The values are those of [NewKey].
+type KeyChange struct {
+	Name      *string            `json:"name,omitzero"`
+	ExpiresAt Setting[time.Time] `json:"expires_at,omitzero"`
+	Models    Setting[[]string]  `json:"models,omitzero"`
+	Scopes    []string           `json:"scopes,omitzero"`
+	Allow     Setting[[]string]  `json:"allow,omitzero"`
+	Budget    Setting[string]    `json:"budget,omitzero"`
+	RPM       Setting[int64]     `json:"rpm,omitzero"`
+	TPM       Setting[int64]     `json:"tpm,omitzero"`
+}
+
+// Setting is a value to be set or, when Value is nil, to be taken away. The zero value
+// is neither.
+type Setting[T any] struct {
+	Given bool
+	Value *T
+}
+
+// Set is a setting to v.
+func Set[T any](v T) Setting[T] { return Setting[T]{Given: true, Value: &v} }
+
+// Unset is a setting that takes away.
+func Unset[T any]() Setting[T] { return Setting[T]{Given: true} }
+
+// IsZero reports whether nothing is to be set.
+func (s Setting[T]) IsZero() bool { return !s.Given }
+
+// MarshalJSON writes the value, or null.
+func (s Setting[T]) MarshalJSON() ([]byte, error) { return json.Marshal(s.Value) }
+
+// UnmarshalJSON reads a value, or null.
+func (s *Setting[T]) UnmarshalJSON(text []byte) error {
+	s.Given = true
+	return json.Unmarshal(text, &s.Value)
 }
 
 // Minted is a new key with its secret, which nothing can show again.

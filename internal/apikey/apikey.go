@@ -79,6 +79,8 @@ func (e *UnknownError) Error() string { return "unknown API key" }
 type Store interface {
 	Keys(ctx context.Context) ([]Key, error)
 	CreateKey(ctx context.Context, k Key) error
+	// UpdateKey writes what [Keyring.Change] can change of a key that is not revoked.
+	UpdateKey(ctx context.Context, k Key) error
 	// RevokeKey sets the time of revocation of a key that has none.
 	RevokeKey(ctx context.Context, id string, at time.Time) error
 	// ReplaceKey adds the key by and writes the end of old, which it replaces. It fails
@@ -164,13 +166,11 @@ func (r *Keyring) Create(ctx context.Context, n NewKey) (Key, Secret, error) {
 	k := Key{
 		ID: ident.New(ident.Key), AccountID: n.AccountID, Name: n.Name,
 		Prefix: secret.Prefix(), Last4: secret.Last4(), Hash: secret.Hash(),
-		Models: slices.Clone(n.Models), Scopes: cmp.Or(n.Scopes, account.DefaultScopes), Networks: slices.Clone(n.Networks), RPM: n.RPM, TPM: n.TPM, CreatedAt: now,
+		Models: slices.Clone(n.Models), Scopes: cmp.Or(n.Scopes, account.DefaultScopes), Networks: slices.Clone(n.Networks), Budget: budgetOf(n.Budget, ""),
+		RPM: n.RPM, TPM: n.TPM, CreatedAt: now,
 	}
 	if !n.ExpiresAt.IsZero() {
 		k.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Microsecond) // as it is stored
-	}
-	if n.Budget.Amount > 0 {
-		k.Budget = account.Budget{ID: ident.New(ident.Budget), Amount: n.Budget.Amount, Monthly: n.Budget.Monthly}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,9 +180,6 @@ func (r *Keyring) Create(ctx context.Context, n NewKey) (Key, Secret, error) {
 	r.put(&entry{Key: k, used: newMinute(time.Time{}), life: account.NewLife()})
 	return k, secret, nil
 }
-
-// within reports whether a key's limit fits under its plan's; 0 is none.
-func within(key, plan int64) bool { return key >= 0 && (plan == 0 || key <= plan) }
 
 // Revoke refuses the key from the moment it returns. A key that is revoked already
 // keeps the time of its first revocation. It fails with [ErrNotFound].

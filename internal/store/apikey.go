@@ -53,19 +53,40 @@ func (d *DB) CreateKey(ctx context.Context, k apikey.Key) error {
 }
 
 func insertKey(ctx context.Context, tx *sql.Tx, k apikey.Key) error {
-	models := ""
-	if k.Models != nil {
-		b, err := json.Marshal(k.Models)
-		if err != nil {
-			return err
-		}
-		models = string(b)
+	models, err := modelList(k.Models)
+	if err != nil {
+		return err
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO api_key (id, account_id, name, prefix, last4, hash, models, created_at, expires_at, rpm, tpm, scopes, networks, budget_id, budget, budget_monthly)
+	_, err = tx.ExecContext(ctx, `INSERT INTO api_key (id, account_id, name, prefix, last4, hash, models, created_at, expires_at, rpm, tpm, scopes, networks, budget_id, budget, budget_monthly)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
 		k.ID, k.AccountID, k.Name, k.Prefix, k.Last4, k.Hash[:], models, micros(k.CreatedAt), micros(k.ExpiresAt), k.RPM, k.TPM,
 		strings.Join(k.Scopes.Names(), " "), strings.Join(apikey.Networks(k.Networks), " "), orNull(k.Budget.ID), orNull(int64(k.Budget.Amount)), k.Budget.Monthly)
 	return err
+}
+
+// modelList is a list of models as it is stored: nil, which is all, is empty.
+func modelList(models []string) (string, error) {
+	if models == nil {
+		return "", nil
+	}
+	b, err := json.Marshal(models)
+	return string(b), err
+}
+
+// UpdateKey writes what [apikey.Keyring.Change] can change of a key that is not revoked.
+// It fails with [apikey.ErrNotFound].
+func (d *DB) UpdateKey(ctx context.Context, k apikey.Key) error {
+	models, err := modelList(k.Models)
+	if err != nil {
+		return err
+	}
+	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, `UPDATE api_key SET name = $1, models = $2, expires_at = $3, rpm = $4, tpm = $5, scopes = $6, networks = $7,
+			budget_id = $8, budget = $9, budget_monthly = $10 WHERE id = $11 AND revoked_at IS NULL`,
+			k.Name, models, micros(k.ExpiresAt), k.RPM, k.TPM, strings.Join(k.Scopes.Names(), " "), strings.Join(apikey.Networks(k.Networks), " "),
+			orNull(k.Budget.ID), orNull(int64(k.Budget.Amount)), k.Budget.Monthly, k.ID)
+		return one(res, err, apikey.ErrNotFound)
+	})
 }
 
 // orNull is NULL for a zero value.

@@ -131,6 +131,42 @@ func TestCreateKey_Refused(t *testing.T) {
 	}
 }
 
+// What can be changed of a key is written, and nothing else of it.
+func TestUpdateKey(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := open(t, t.TempDir())
+	acct := addAccount(t, db, "Acme")
+	k, gone := key(acct), key(acct)
+	for _, k := range []apikey.Key{k, gone} {
+		if err := db.CreateKey(ctx, k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.RevokeKey(ctx, gone.ID, at); err != nil {
+		t.Fatal(err)
+	}
+	k.Name, k.Models, k.ExpiresAt, k.RPM, k.TPM = "phone", []string{"m"}, at.Add(time.Hour), 7, 8
+	k.Scopes, k.Networks = account.ScopeBilling, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	k.Budget = account.Budget{ID: "budget_x", Amount: 5, Monthly: true}
+	other := k
+	other.Prefix, other.Last4, other.CreatedAt, other.LastUsedAt, other.ReplacedBy, other.RevokedAt = "x", "x", at.Add(time.Hour), at, gone.ID, at
+	if err := db.UpdateKey(ctx, other); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []apikey.Key{gone, key(acct)} {
+		if err := db.UpdateKey(ctx, k); !errors.Is(err, apikey.ErrNotFound) {
+			t.Errorf("UpdateKey of %s gives %v, want ErrNotFound", k.ID, err)
+		}
+	}
+	gone.RevokedAt = at
+	keys, err := db.Keys(ctx)
+	byID := cmpopts.SortSlices(func(a, b apikey.Key) bool { return a.ID < b.ID })
+	if diff := cmp.Diff([]apikey.Key{k, gone}, keys, byID, cmpopts.EquateComparable(netip.Prefix{})); err != nil || diff != "" {
+		t.Errorf("Keys: %v (-want +got):\n%s", err, diff)
+	}
+}
+
 // A key is replaced once: by both rows, or by none.
 func TestReplaceKey(t *testing.T) {
 	t.Parallel()
@@ -554,6 +590,7 @@ func TestClosed(t *testing.T) {
 		"Keys":          func() error { _, err := db.Keys(ctx); return err },
 		"CreateKey":     func() error { return db.CreateKey(ctx, apikey.Key{}) },
 		"ReplaceKey":    func() error { return db.ReplaceKey(ctx, apikey.Key{}, apikey.Key{}) },
+		"UpdateKey":     func() error { return db.UpdateKey(ctx, apikey.Key{}) },
 		"RevokeKey":     func() error { return db.RevokeKey(ctx, "", at) },
 		"TouchKeys":     func() error { return db.TouchKeys(ctx, nil) },
 		"SaveCatalog":   func() error { return db.SaveCatalog(ctx, nil, nil) },
