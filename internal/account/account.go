@@ -83,6 +83,8 @@ type Plan struct {
 	RPM         int64 // requests in any minute
 	TPM         int64 // tokens in any minute
 	Concurrency int64 // calls at once
+	// ModelLimits are limits on the calls of a model, in addition; one that is not in it has none.
+	ModelLimits map[string]ratelimit.Limits
 	Version     string
 }
 

@@ -279,7 +279,15 @@ type Plan struct {
 	TPM         *int64   `json:"tpm"`
 	Concurrency *int64   `json:"concurrency"`
 	Models      []string `json:"models"`
-	Accounts    int      `json:"accounts"`
+	// Limits are those of single models, by their ids.
+	Limits   map[string]ModelLimits `json:"limits"`
+	Accounts int                    `json:"accounts"`
+}
+
+// ModelLimits bind the calls of an account for one model; null is not set.
+type ModelLimits struct {
+	RPM *int64 `json:"rpm"`
+	TPM *int64 `json:"tpm"`
 }
 
 // Status describes the process that answers.

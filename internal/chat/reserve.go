@@ -29,7 +29,7 @@ func (r *run) reserve() error {
 	s, who := r.service, r.call.Caller
 	balance := s.Ledger.Balance(who.Account.ID)
 	if balance.Balance() <= 0 && !r.model.Price.Free() {
-		r.emit.Limits(s.Limiter.Peek(r.call.Now, Claim(who, 0)))
+		r.emit.Limits(s.Limiter.Peek(r.call.Now, r.claim(0)))
 		if who.Account.Subscription.Status(r.call.Now) == account.SubscriptionExpired {
 			return ErrSubscription
 		}
@@ -39,16 +39,16 @@ func (r *run) reserve() error {
 	if budget.ID != "" {
 		spending := s.Ledger.Spending(who.Account.ID, r.budget())
 		if spending.Spent >= budget.Amount && !r.model.Price.Free() {
-			r.emit.Limits(s.Limiter.Peek(r.call.Now, Claim(who, 0)))
+			r.emit.Limits(s.Limiter.Peek(r.call.Now, r.claim(0)))
 			return r.exhausted(prompt, least, spending)
 		}
 		room = min(room, spending.Left(budget.Amount))
 	}
 	if r.call.Request.MaxTokens == 0 {
 		// What credit will not pay for need not be claimed from the limits either.
-		output = max(least, min(output, fits(r.model.Price, prompt, room), underLimit(who.Plan.TPM, prompt), underLimit(who.KeyLimits.Tokens, prompt)))
+		output = max(least, min(output, fits(r.model.Price, prompt, room), underLimit(who.Plan.TPM, prompt), underLimit(who.KeyLimits.Tokens, prompt), underLimit(who.Plan.ModelLimits[r.model.ID].Tokens, prompt)))
 	}
-	ticket, status, err := s.Limiter.Take(time.Now(), Claim(who, prompt+output))
+	ticket, status, err := s.Limiter.Take(time.Now(), r.claim(prompt+output))
 	r.ticket = ticket
 	r.emit.Limits(status)
 	if d, ok := errors.AsType[*ratelimit.DeniedError](err); ok {
@@ -63,7 +63,7 @@ func (r *run) reserve() error {
 	if err != nil {
 		r.ticket = nil
 		ticket.Cancel()
-		r.emit.Limits(s.Limiter.Peek(time.Now(), Claim(who, 0)))
+		r.emit.Limits(s.Limiter.Peek(time.Now(), r.claim(0)))
 		return r.short(err, prompt)
 	}
 	r.hold = hold

@@ -50,8 +50,11 @@ func (r *reader) cross(c *Config, s *section) {
 	r.unique("model", models, s.models)
 	for _, ref := range s.refs {
 		defined := plans
-		if ref.kind == "upstream" {
+		switch ref.kind {
+		case "upstream":
 			defined = upstreams
+		case "model":
+			defined = models
 		}
 		if ref.name == "" || slices.Contains(defined, ref.name) {
 			continue

@@ -89,6 +89,15 @@ type Plan struct {
 	RPM         int64
 	TPM         int64
 	Concurrency int64
+	// Limits are those of single models, in addition, in the order of the file.
+	Limits []ModelLimit
+}
+
+// ModelLimit binds the calls of an account for one model. Zero means no limit.
+type ModelLimit struct {
+	Model string
+	RPM   int64
+	TPM   int64
 }
 
 // Model is what customers name in a request.

@@ -21,6 +21,7 @@ import (
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/store"
 )
 
@@ -267,7 +268,7 @@ func TestSaveCatalog_RowsAreDistinct(t *testing.T) {
 	n := []int64{0, 1, 10, 0xd800, 0xd801, 1_114_111, 1_114_112, 2_000_000, 3_000_000, 1 << 62}
 	for _, rpm := range n {
 		for _, tpm := range n {
-			plans := []account.Plan{{ID: "pro", RPM: rpm, TPM: tpm}, {ID: "p", RPM: rpm, TPM: tpm}, {ID: "pro", RPM: rpm, Concurrency: tpm + 1}}
+			plans := []account.Plan{{ID: "pro", RPM: rpm, TPM: tpm}, {ID: "p", RPM: rpm, TPM: tpm}, {ID: "pro", RPM: rpm, Concurrency: tpm + 1}, {ID: "pro", RPM: rpm, ModelLimits: map[string]ratelimit.Limits{"m": {Tokens: tpm + 1}}}}
 			if err := db.SaveCatalog(ctx, nil, plans); err != nil {
 				t.Fatal(err)
 			}

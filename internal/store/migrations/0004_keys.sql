@@ -25,3 +25,6 @@ CREATE TABLE budget (
 -- No foreign keys: they would cost every charge 0.4 µs, and ledger verify looks for the rows.
 ALTER TABLE hold_row ADD COLUMN budget BIGINT;
 ALTER TABLE charge_row ADD COLUMN budget BIGINT;
+
+-- Limits of a plan on single models: a JSON object by their ids.
+ALTER TABLE plan_version ADD COLUMN limits TEXT NOT NULL DEFAULT '{}';
