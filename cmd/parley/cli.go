@@ -40,6 +40,8 @@ type cli struct {
 	Key struct {
 		Create keyCreate `cmd:"" help:"Make an API key and print its secret, once."`
 		Ls     keyLs     `cmd:"" help:"List the keys of an account."`
+		Set    keySet    `cmd:"" help:"Change what a key may do, from now on."`
+		Rotate keyRotate `cmd:"" help:"Give a key a new secret; the old one works a while longer."`
 		Revoke keyRevoke `cmd:"" help:"Refuse a key from now on."`
 	} `cmd:"" help:"API keys of accounts."`
 	Receipts receipts `cmd:"" help:"List the calls of an account, newest first."`

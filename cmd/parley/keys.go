@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/parley-ai/parley/internal/admin"
 )
@@ -16,8 +17,11 @@ type keyCreate struct {
 	Name    string   `help:"Name of the key." default:"default" placeholder:"NAME"`
 	RPM     *int64   `help:"Most requests in any minute, within the plan's limit." placeholder:"N"`
 	TPM     *int64   `help:"Most tokens in any minute, within the plan's limit." placeholder:"N"`
+	Budget  string   `help:"Most IU that it may spend, in all or by the month, as 25 or 25/month." placeholder:"AMOUNT"`
 	Expires string   `help:"When it expires, as 2026-12-31T00:00:00Z; never without." placeholder:"TIME"`
 	Models  []string `help:"The only models it may use; all of the plan without." placeholder:"A,B"`
+	Scopes  []string `help:"What it may do: chat, models, usage:read, keys:write, billing; the first two without." placeholder:"A,B"`
+	Allow   []string `help:"The only networks it may be used from, as 10.0.0.0/8 or 2001:db8::/32." placeholder:"A,B"`
 }
 
 func (keyCreate) Help() string {
@@ -27,7 +31,7 @@ func (keyCreate) Help() string {
 }
 
 func (k *keyCreate) Run(e *env) error {
-	in := admin.NewKey{Name: k.Name, Models: k.Models, RPM: k.RPM, TPM: k.TPM}
+	in := admin.NewKey{Name: k.Name, Models: k.Models, Scopes: k.Scopes, Allow: k.Allow, Budget: k.Budget, RPM: k.RPM, TPM: k.TPM}
 	if k.Expires != "" {
 		t, err := moment("--expires", k.Expires)
 		if err != nil {
@@ -52,11 +56,22 @@ func (k *keyCreate) Run(e *env) error {
 		return e.answer(made, func() {
 			e.print("%s", made.Secret)
 			e.note("Key %s (%s) for %s. Shown once; store it now.", k.Name, made.ID, account.Name)
+			if amount, monthly := strings.CutSuffix(in.Budget, "/month"); monthly {
+				e.note("Budget %s IU a month.", credit(amount))
+			} else if amount != "" {
+				e.note("Budget %s IU in all.", credit(amount))
+			}
 			if text := keyLimits(in, s.Plan); text != "" {
 				e.note("Limits %s.", text)
 			}
 			if len(in.Models) > 0 {
 				e.note("It may use %s.", strings.Join(in.Models, ", "))
+			}
+			if len(in.Scopes) > 0 {
+				e.note("Its scopes are %s.", strings.Join(in.Scopes, ", "))
+			}
+			if len(in.Allow) > 0 {
+				e.note("It may be used from %s.", strings.Join(in.Allow, ", "))
 			}
 			if in.ExpiresAt != nil {
 				e.note("It expires on %s.", date(*in.ExpiresAt))
@@ -99,41 +114,114 @@ func (e *env) keys(keys []admin.Key) {
 		return
 	}
 	columns := []column{{head: "NAME", cut: true}, {head: "ID", cut: true}, {head: "PREFIX"}, {head: "STATUS"}, {head: "LAST USED"}}
-	expires := slices.ContainsFunc(keys, func(k admin.Key) bool { return k.ExpiresAt != nil })
-	own := slices.ContainsFunc(keys, func(k admin.Key) bool { return k.RPM != nil || k.TPM != nil })
-	models := slices.ContainsFunc(keys, func(k admin.Key) bool { return len(k.Models) > 0 })
-	if own {
-		columns = append(columns, column{head: "REQUESTS/MIN", right: true}, column{head: "TOKENS/MIN", right: true})
+	rows := make([][]string, len(keys))
+	for i, k := range keys {
+		rows[i] = []string{k.Name, k.ID, k.Prefix + "…", e.status(k.Status), ago(k.LastUsedAt, e.now())}
 	}
-	if expires {
-		columns = append(columns, column{head: "EXPIRES"})
-	}
-	if models {
-		columns = append(columns, column{head: "MODELS"})
-	}
-	var rows [][]string
-	for _, k := range keys {
-		row := []string{k.Name, k.ID, k.Prefix + "…", e.status(k.Status), ago(k.LastUsedAt, e.now())}
-		if own {
-			row = append(row, limitOr(k.RPM, "plan's"), limitOr(k.TPM, "plan's"))
+	for _, c := range keyColumns() {
+		if !slices.ContainsFunc(keys, c.has) {
+			continue
 		}
-		if expires {
-			when := "never"
-			if k.ExpiresAt != nil {
-				when = k.ExpiresAt.UTC().Format("2 Jan 2006")
-			}
-			row = append(row, when)
+		columns = append(columns, c.column)
+		for i, k := range keys {
+			rows[i] = append(rows[i], c.text(k))
 		}
-		if models {
-			only := "all"
-			if len(k.Models) > 0 {
-				only = strings.Join(k.Models, ", ")
-			}
-			row = append(row, only)
-		}
-		rows = append(rows, row)
 	}
 	e.table(columns, rows)
+}
+
+// keyColumn is a column that is shown when a key has something for it.
+type keyColumn struct {
+	column
+	has  func(admin.Key) bool
+	text func(admin.Key) string
+}
+
+func keyColumns() []keyColumn {
+	limited := func(k admin.Key) bool { return k.RPM != nil || k.TPM != nil }
+	budgeted := func(k admin.Key) bool { return k.Budget != nil }
+	return []keyColumn{
+		{column{head: "REQUESTS/MIN", right: true}, limited, func(k admin.Key) string { return limitOr(k.RPM, "plan's") }},
+		{column{head: "TOKENS/MIN", right: true}, limited, func(k admin.Key) string { return limitOr(k.TPM, "plan's") }},
+		{column{head: "SPENT IU", right: true}, budgeted, func(k admin.Key) string {
+			if k.Budget == nil {
+				return "-"
+			}
+			return credit(k.Budget.Spent)
+		}},
+		{column{head: "BUDGET IU", right: true}, budgeted, func(k admin.Key) string {
+			switch {
+			case k.Budget == nil:
+				return "-"
+			case k.Budget.Period == "month":
+				return credit(k.Budget.Amount) + "/month"
+			}
+			return credit(k.Budget.Amount)
+		}},
+		{column{head: "EXPIRES"}, func(k admin.Key) bool { return k.ExpiresAt != nil }, func(k admin.Key) string {
+			if k.ExpiresAt == nil {
+				return "never"
+			}
+			return k.ExpiresAt.UTC().Format("2 Jan 2006")
+		}},
+		{column{head: "REPLACED BY"}, func(k admin.Key) bool { return k.ReplacedBy != nil }, func(k admin.Key) string {
+			if k.ReplacedBy == nil {
+				return "-"
+			}
+			return *k.ReplacedBy
+		}},
+		{column{head: "MODELS"}, func(k admin.Key) bool { return len(k.Models) > 0 }, func(k admin.Key) string { return listOr(k.Models, "all") }},
+		{column{head: "SCOPES"}, func(k admin.Key) bool { return !slices.Equal(k.Scopes, defaultScopes) }, func(k admin.Key) string { return listOr(k.Scopes, "none") }},
+		{column{head: "ALLOWED FROM"}, func(k admin.Key) bool { return len(k.Allow) > 0 }, func(k admin.Key) string { return listOr(k.Allow, "anywhere") }},
+	}
+}
+
+// defaultScopes are not worth a column.
+var defaultScopes = []string{"chat", "models"}
+
+// listOr is a list, or the word for one that is empty.
+func listOr(list []string, word string) string {
+	if len(list) == 0 {
+		return word
+	}
+	return strings.Join(list, ", ")
+}
+
+type keyRotate struct {
+	directory
+	ID      string        `arg:"" help:"Id of the key."`
+	Overlap time.Duration `help:"How long the old secret goes on working, as 24h; with 0s not at all." default:"24h" placeholder:"TIME"`
+	Yes     bool          `help:"Do not ask."`
+}
+
+func (keyRotate) Help() string {
+	return `The new key has an id of its own and the settings of the old one. Its secret is the
+only thing on standard output.`
+}
+
+func (k *keyRotate) Run(e *env) error {
+	return e.with(k.directory, false, func(c *admin.Client) error {
+		use, err := c.Key(e.ctx, k.ID)
+		if err != nil {
+			return err
+		}
+		if k.Overlap == 0 && e.asks && !k.Yes && !e.confirm(fmt.Sprintf("Refuse the old secret of %s of %s at once?%s", use.Key.Name, use.Account, cutCalls(use))) {
+			return coded{"not_confirmed", "Nothing was changed."}
+		}
+		made, err := c.RotateKey(e.ctx, k.ID, admin.Rotation{Overlap: k.Overlap.String()})
+		if err != nil {
+			return err
+		}
+		return e.answer(made, func() {
+			e.print("%s", made.Secret)
+			e.note("Key %s (%s) of %s takes the place of %s. Shown once; store it now.", use.Key.Name, made.ID, use.Account, made.Replaces)
+			if made.Until == nil {
+				e.note("The old secret is refused from now on.")
+				return
+			}
+			e.note("The old secret works until %s.", date(*made.Until))
+		})
+	})
 }
 
 type keyRevoke struct {

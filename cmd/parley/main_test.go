@@ -35,7 +35,9 @@ func TestScripts(t *testing.T) {
 			"await":  await,
 			"lock":   lock,
 			"model":  model,
-			"revoke": revoke,
+			"revoke": onLast("revoke"),
+			"rotate": onLast("rotate"),
+			"set":    onLast("set"),
 			"mode":   mode,
 		},
 	})
@@ -83,11 +85,16 @@ func model(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(enginetest.WriteModel(ts.MkAbs(args[0]), 1))
 }
 
-// revoke revokes the last key that key ls --json has listed.
-func revoke(ts *testscript.TestScript, _ bool, args []string) {
-	var keys []admin.Key
-	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &keys))
-	ts.Check(ts.Exec("parley", "key", "revoke", keys[len(keys)-1].ID, "--data", args[0]))
+// onLast runs a command of keys on the last key that key ls --json has listed.
+func onLast(command string) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		var keys []admin.Key
+		ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &keys))
+		err := ts.Exec("parley", append([]string{"key", command, keys[len(keys)-1].ID}, args...)...)
+		if (err != nil) != neg {
+			ts.Fatalf("key %s gives %v", command, err)
+		}
+	}
 }
 
 // mode checks the permissions of a file.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -93,6 +94,9 @@ func (p *planShow) Run(e *env) error {
 		return e.answer(plan, func() {
 			e.print("%s", plan.ID)
 			e.print("  limits    %s", limits(plan))
+			for _, id := range slices.Sorted(maps.Keys(plan.Limits)) {
+				e.print("            %s: %s", id, limits(admin.Plan{RPM: plan.Limits[id].RPM, TPM: plan.Limits[id].TPM}))
+			}
 			e.print("  models    %s", strings.Join(plan.Models, ", "))
 			e.print("  accounts  %s", count(plan.Accounts))
 		})

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -82,6 +83,8 @@ type Plan struct {
 	RPM         int64 // requests in any minute
 	TPM         int64 // tokens in any minute
 	Concurrency int64 // calls at once
+	// ModelLimits are limits on the calls of a model, in addition; one that is not in it has none.
+	ModelLimits map[string]ratelimit.Limits
 	Version     string
 }
 
@@ -97,8 +100,12 @@ type Principal struct {
 	KeyID   string
 	KeyName string
 	Models  []string // what the key is restricted to; nil allows all
+	Scopes  Scopes
+	// Networks are those that the key may be used from; nil is everywhere.
+	Networks []netip.Prefix
 	// KeyLimits bind the key in addition to the plan's, which bind the account.
 	KeyLimits ratelimit.Limits
+	Budget    Budget // of the key
 	// KeyLife ends when the key is revoked, AccountLife when the account is suspended.
 	// A nil Life does not end.
 	KeyLife, AccountLife *Life

@@ -35,7 +35,9 @@ type accounts interface {
 // keys is what admin asks of apikey.Keyring.
 type keys interface {
 	Create(ctx context.Context, n apikey.NewKey) (apikey.Key, apikey.Secret, error)
+	Change(ctx context.Context, id string, c apikey.Change) (apikey.Key, error)
 	Revoke(ctx context.Context, id string) (apikey.Key, error)
+	Rotate(ctx context.Context, id string, overlap time.Duration) (fresh apikey.Key, secret apikey.Secret, old apikey.Key, err error)
 	Find(id string) (apikey.Key, bool)
 	List(accountID string) []apikey.Key
 }
@@ -45,6 +47,7 @@ type books interface {
 	Grant(ctx context.Context, g ledger.Grant) (ledger.Granted, error)
 	Balance(accountID string) ledger.Balance
 	Running(accountID string) []ledger.Receipt
+	Spending(accountID string, b ledger.Budget) ledger.Spending
 }
 
 // archive is what admin asks of store.DB.
@@ -101,7 +104,9 @@ func New(c Config) http.Handler {
 		{"POST /admin/v1/accounts/{account}/keys", s.createKey},
 		{"GET /admin/v1/accounts/{account}/receipts", s.receipts},
 		{"GET /admin/v1/keys/{key}", s.showKey},
+		{"PATCH /admin/v1/keys/{key}", s.setKey},
 		{"POST /admin/v1/keys/{key}/revoke", s.revokeKey},
+		{"POST /admin/v1/keys/{key}/rotate", s.rotateKey},
 		{"GET /admin/v1/ledger/verification", s.verify},
 		{"GET /admin/v1/models", s.models},
 		{"GET /admin/v1/plans", s.plans},

@@ -18,6 +18,7 @@ import (
 	"github.com/parley-ai/parley/internal/admin"
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/store"
@@ -165,6 +166,10 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"name taken", create("Example Lab", "pro", ""), "account_exists", 409},
 		{"no name", create("", "pro", ""), "invalid_name", 400},
+		{"no such scope", key(admin.NewKey{Name: "k", Scopes: []string{"chat", "root"}}), "invalid_scope", 400},
+		{"no scope", key(admin.NewKey{Name: "k", Scopes: []string{}}), "invalid_scope", 400},
+		{"no budget", key(admin.NewKey{Name: "k", Budget: "25/week"}), "invalid_budget", 400},
+		{"no network", key(admin.NewKey{Name: "k", Allow: []string{"10.0.0.5/8"}}), "invalid_network", 400},
 		{"no such plan", create("x", "gold", ""), "plan_not_found", 400},
 		{"negative credit", create("x", "pro", "-1"), "invalid_amount", 400},
 		{"zero credit", create("x", "pro", "0"), "invalid_amount", 400},
@@ -254,6 +259,95 @@ func TestKey_Life(t *testing.T) {
 	}
 }
 
+func TestKey_Rotate(t *testing.T) {
+	t.Parallel()
+	h, ctx := open(t), t.Context()
+	h.lab(t)
+	minted, err := h.CreateKey(ctx, "Example Lab", admin.NewKey{Name: "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := h.RotateKey(ctx, minted.ID, admin.Rotation{})
+	if err != nil || first.Replaces != minted.ID || first.ID == minted.ID || first.Until == nil || !strings.HasPrefix(first.Secret, first.Prefix) {
+		t.Fatalf("RotateKey = %+v, %v", first, err)
+	}
+	if left := time.Until(*first.Until); left < 23*time.Hour || left > 24*time.Hour {
+		t.Errorf("the old key works for %s more, want a day", left)
+	}
+	second, err := h.RotateKey(ctx, first.ID, admin.Rotation{Overlap: "0s"})
+	if err != nil || second.Until != nil {
+		t.Fatalf("RotateKey without overlap = %+v, %v", second, err)
+	}
+	for secret, want := range map[string]error{minted.Secret: nil, first.Secret: apikey.ErrRevoked, second.Secret: nil} {
+		if _, err := h.keys.Authenticate([]string{"Bearer " + secret}, time.Now()); !errors.Is(err, want) {
+			t.Errorf("the key %s gives %v, want %v", secret[:14], err, want)
+		}
+	}
+	list, err := h.Keys(ctx, "Example Lab")
+	if err != nil || len(list) != 3 || *list[0].ReplacedBy != first.ID || *list[1].ReplacedBy != second.ID || list[2].ReplacedBy != nil {
+		t.Errorf("Keys = %+v, %v", list, err)
+	}
+	for _, c := range []struct {
+		id, overlap, code string
+		status            int
+	}{
+		{minted.ID, "", "key_replaced", 409},
+		{"key_none", "", "key_not_found", 404},
+		{second.ID, "a day", "invalid_overlap", 400},
+		{second.ID, "-1s", "invalid_overlap", 400},
+		{second.ID, "2161h", "invalid_overlap", 400},
+	} {
+		_, err := h.RotateKey(ctx, c.id, admin.Rotation{Overlap: c.overlap})
+		if e, ok := errors.AsType[*admin.Error](err); !ok || e.Code != c.code || e.Status != c.status {
+			t.Errorf("RotateKey(%s, %q) gives %v, want %d %s", c.id, c.overlap, err, c.status, c.code)
+		}
+	}
+}
+
+// A key shows what was spent of its budget and what is held; the key that takes its place
+// goes on from there.
+func TestKey_Budget(t *testing.T) {
+	t.Parallel()
+	h, ctx := open(t), t.Context()
+	c := h.lab(t)
+	minted, err := h.CreateKey(ctx, "Example Lab", admin.NewKey{Name: "web", Budget: "2.50/month"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, _ := h.keys.Find(minted.ID)
+	m := h.offer.List(time.Now())[0]
+	reserve := func() *ledger.Hold {
+		t.Helper()
+		hold, err := h.ledger.Reserve(ledger.Call{
+			RequestID: ident.RequestID(), AccountID: c.ID, KeyID: k.ID, Model: m.ID, PriceID: m.PriceID, Price: m.Price, CreatedAt: time.Now(),
+			PromptTokens: 10, Output: 100, LeastOutput: 100,
+			Budget: ledger.Budget{ID: k.Budget.ID, Period: k.Budget.Period(time.Now()), Amount: k.Budget.Amount},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hold
+	}
+	done, running := reserve(), reserve()
+	if _, err := done.Settle(ledger.Outcome{PromptTokens: 10, CompletionTokens: 50, Status: 200, Ending: ledger.EndStop}); err != nil {
+		t.Fatal(err)
+	}
+	rotated, err := h.RotateKey(ctx, minted.ID, admin.Rotation{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := admin.Budget{Amount: "2.5", Period: "month", Spent: "0.0055", Held: "0.0105"}
+	for _, id := range []string{minted.ID, rotated.ID} {
+		use, err := h.Key(ctx, id)
+		if err != nil || use.Key.Budget == nil || *use.Key.Budget != want {
+			t.Errorf("the budget of %s is %+v, %v, want %+v", id, use.Key.Budget, err, want)
+		}
+	}
+	if err := running.Void(ledger.Outcome{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestKey_Limits(t *testing.T) {
 	t.Parallel()
 	h, ctx := open(t), t.Context()
@@ -308,7 +402,9 @@ func TestShapes(t *testing.T) {
 		{admin.Account{}, "id name plan status balance held available subscription"},
 		{admin.Subscription{}, "plan status until"},
 		{minted, "id secret prefix"},
-		{admin.Key{}, "id name prefix status created_at expires_at last_used_at rpm tpm models"},
+		{admin.Key{}, "id name prefix status created_at expires_at last_used_at rpm tpm models scopes allow budget replaced_by"},
+		{admin.Budget{}, "amount period spent held"},
+		{admin.Rotated{}, "id secret prefix replaces until"},
 		{admin.Revoked{}, "id status revoked_at confirmed servers"},
 		{admin.Engine{}, "upstream running places waiting tokens_per_second"},
 		{admin.Receipt{}, "request_id completion_id created_at key_id model prompt_tokens cached_tokens completion_tokens charge hold written_off status error_code state ending usage_source target attempts"},

@@ -167,9 +167,19 @@ func (c *Client) Key(ctx context.Context, id string) (KeyUse, error) {
 	return call[KeyUse](ctx, c, "GET", "/keys/"+segment(id), nil)
 }
 
+// SetKey changes a key for every call from now on.
+func (c *Client) SetKey(ctx context.Context, id string, in KeyChange) (Key, error) {
+	return call[Key](ctx, c, "PATCH", "/keys/"+segment(id), in)
+}
+
 // RevokeKey refuses a key from the moment it returns.
 func (c *Client) RevokeKey(ctx context.Context, id string) (Revoked, error) {
 	return call[Revoked](ctx, c, "POST", "/keys/"+segment(id)+"/revoke", nil)
+}
+
+// RotateKey makes a key that takes the place of another and returns its secret, once.
+func (c *Client) RotateKey(ctx context.Context, id string, in Rotation) (Rotated, error) {
+	return call[Rotated](ctx, c, "POST", "/keys/"+segment(id)+"/rotate", in)
 }
 
 // Receipts lists at most limit calls of an account, newest first.

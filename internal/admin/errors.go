@@ -3,6 +3,7 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 
 	"github.com/parley-ai/parley/internal/account"
@@ -37,9 +38,15 @@ var refusals = [...]struct {
 	{account.ErrPlan, http.StatusBadRequest, "plan_not_found", "There is no such plan."},
 	{account.ErrStatus, http.StatusBadRequest, "invalid_status", "An account's status is active or suspended."},
 	{account.ErrUntil, http.StatusBadRequest, "invalid_until", "The subscription would end in the past."},
+	{account.ErrScope, http.StatusBadRequest, "invalid_scope", "The scopes of a key are one or more of " + account.Scopes(math.MaxUint8).String() + "."},
+	{account.ErrBudget, http.StatusBadRequest, "invalid_budget", "A budget is an amount of IU above 0 with at most 9 decimals, or one with /month, as 25 or 25/month."},
+	{apikey.ErrNetwork, http.StatusBadRequest, "invalid_network", "A key's list has at most 100 networks, as 10.0.0.0/8, 2001:db8::/32 or 203.0.113.7; behind the length of a network all bits are 0."},
 	{apikey.ErrNotFound, http.StatusNotFound, "key_not_found", "There is no such key."},
 	{apikey.ErrName, http.StatusBadRequest, "invalid_name", "A key's name has 1 to 100 printable characters."},
 	{apikey.ErrExpiry, http.StatusBadRequest, "invalid_expiry", "The key would expire in the past."},
+	{apikey.ErrOverlap, http.StatusBadRequest, "invalid_overlap", "The overlap of two keys lies between 0s and 2160h."},
+	{apikey.ErrRevoked, http.StatusConflict, "key_revoked", "The key is revoked.\nMake a new one: parley key create"},
+	{apikey.ErrExpired, http.StatusConflict, "key_expired", "The key has expired.\nMake a new one: parley key create"},
 	{ledger.ErrAmount, http.StatusBadRequest, "invalid_amount", "The amount must be above 0, and no balance can exceed 9.2e9 IU."},
 	{ledger.ErrUnavailable, http.StatusInternalServerError, "ledger_unavailable", "The books cannot be written now, so nothing was added."},
 }

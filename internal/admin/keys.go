@@ -2,12 +2,14 @@ package admin
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/ledger"
 )
 
 func (s *service) key(r *http.Request) (apikey.Key, error) {
@@ -19,14 +21,31 @@ func (s *service) key(r *http.Request) (apikey.Key, error) {
 	return k, nil
 }
 
-func keyView(k apikey.Key, now time.Time) Key {
+func (s *service) keyView(k apikey.Key, now time.Time) Key {
 	v := Key{
 		ID: k.ID, Name: k.Name, Prefix: k.Prefix, Status: k.Status(now),
 		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: moment(k.ExpiresAt), LastUsedAt: moment(k.LastUsedAt),
-		RPM: limit(k.RPM), TPM: limit(k.TPM), Models: slices.Clone(k.Models),
+		RPM: limit(k.RPM), TPM: limit(k.TPM), Models: slices.Clone(k.Models), Scopes: k.Scopes.Names(), Allow: apikey.Networks(k.Networks), Budget: s.budgetView(k, now),
+	}
+	if k.ReplacedBy != "" {
+		v.ReplacedBy = &k.ReplacedBy
 	}
 	if v.Models == nil {
 		v.Models = []string{}
+	}
+	return v
+}
+
+// budgetView is what the key may spend and has spent; nil is no budget.
+func (s *service) budgetView(k apikey.Key, now time.Time) *Budget {
+	b := k.Budget
+	if b.ID == "" {
+		return nil
+	}
+	spending := s.Ledger.Spending(k.AccountID, ledger.Budget{ID: b.ID, Period: b.Period(now)})
+	v := &Budget{Amount: b.Amount.String(), Period: "total", Spent: spending.Spent.String(), Held: spending.Held.String()}
+	if b.Monthly {
+		v.Period = "month"
 	}
 	return v
 }
@@ -47,7 +66,7 @@ func (s *service) listKeys(r *http.Request) (any, error) {
 	now, list := time.Now(), s.Keys.List(a.ID)
 	out := make([]Key, 0, len(list))
 	for _, k := range list {
-		out = append(out, keyView(k, now))
+		out = append(out, s.keyView(k, now))
 	}
 	return out, nil
 }
@@ -65,27 +84,31 @@ func (s *service) createKey(r *http.Request) (any, error) {
 	if in.ExpiresAt != nil {
 		n.ExpiresAt = *in.ExpiresAt
 	}
-	for _, id := range in.Models {
-		if !s.offered(id) {
-			return nil, invalid("model_not_found", "No model is called %q.", id)
-		}
-		n.Models = append(n.Models, id)
+	if n.Models, err = s.restriction(in.Models); err != nil {
+		return nil, err
 	}
-	for _, l := range []struct {
-		name string
-		in   *int64
-		out  *int64
-	}{{"rpm", in.RPM, &n.RPM}, {"tpm", in.TPM, &n.TPM}} {
-		if l.in == nil {
-			continue
+	if in.Scopes != nil {
+		if n.Scopes, err = account.ParseScopes(in.Scopes); err != nil {
+			return nil, err
 		}
-		if *l.out = *l.in; *l.in < 1 {
-			return nil, invalid("invalid_limit", "A limit of a key is at least 1; %s is %d.", l.name, *l.in)
+	}
+	if in.Budget != "" {
+		if n.Budget, err = account.ParseBudget(in.Budget); err != nil {
+			return nil, err
 		}
+	}
+	if n.Networks, err = apikey.ParseNetworks(in.Allow); err != nil {
+		return nil, err
+	}
+	if n.RPM, err = limitOf("rpm", in.RPM); err != nil {
+		return nil, err
+	}
+	if n.TPM, err = limitOf("tpm", in.TPM); err != nil {
+		return nil, err
 	}
 	k, secret, err := s.Keys.Create(r.Context(), n)
 	if errors.Is(err, apikey.ErrLimit) {
-		return nil, s.overPlan(a, n)
+		return nil, s.overPlan(a, n.RPM)
 	}
 	if err != nil {
 		return nil, err
@@ -93,15 +116,38 @@ func (s *service) createKey(r *http.Request) (any, error) {
 	return Minted{ID: k.ID, Secret: string(secret), Prefix: k.Prefix}, nil
 }
 
-// overPlan says which limit of a new key its plan does not allow, and what to do.
-func (s *service) overPlan(a *account.Account, n apikey.NewKey) error {
+// restriction checks the models that a key is restricted to; none are all.
+func (s *service) restriction(models []string) (list []string, err error) {
+	for _, id := range models {
+		if !s.offered(id) {
+			return nil, invalid("model_not_found", "No model is called %q.", id)
+		}
+		list = append(list, id)
+	}
+	return list, nil
+}
+
+// limitOf is a limit that was asked for; 0 is none.
+func limitOf(name string, n *int64) (int64, error) {
+	if n == nil {
+		return 0, nil
+	}
+	if *n < 1 {
+		return 0, invalid("invalid_limit", "A limit of a key is at least 1; %s is %d.", name, *n)
+	}
+	return *n, nil
+}
+
+// overPlan says which limit of a key its plan does not allow, and what to do. The key
+// was to have rpm requests per minute.
+func (s *service) overPlan(a *account.Account, rpm int64) error {
 	id := a.PlanAt(time.Now())
 	p, ok := s.Accounts.Plan(id)
 	if !ok {
 		return apikey.ErrLimit
 	}
 	name, what, most := "rpm", "requests", p.RPM
-	if p.RPM == 0 || n.RPM <= p.RPM {
+	if p.RPM == 0 || rpm <= p.RPM {
 		name, what, most = "tpm", "tokens", p.TPM
 	}
 	return invalid("invalid_limit", "The plan %s allows %d %s per minute, and no key may have more.\nGive %s as %d or less, or put the account on a larger plan.", id, most, what, name, most)
@@ -112,7 +158,7 @@ func (s *service) showKey(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := KeyUse{Key: keyView(k, time.Now())}
+	out := KeyUse{Key: s.keyView(k, time.Now())}
 	if a, ok := s.Accounts.ByID(k.AccountID); ok {
 		out.Account = a.Name
 	}
@@ -139,6 +185,39 @@ func (s *service) revokeKey(r *http.Request) (any, error) {
 	if s.Status().Serving {
 		// The keyring of this process is the one that admits calls: no other server shares the directory.
 		out.Confirmed, out.Servers = 1, 1
+	}
+	return out, nil
+}
+
+// defaultOverlap lets whoever holds the old secret change it within a day.
+const defaultOverlap = 24 * time.Hour
+
+func (s *service) rotateKey(r *http.Request) (any, error) {
+	k, err := s.key(r)
+	if err != nil {
+		return nil, err
+	}
+	var in Rotation
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	overlap := defaultOverlap
+	if in.Overlap != "" {
+		if overlap, err = time.ParseDuration(in.Overlap); err != nil {
+			return nil, invalid("invalid_overlap", "An overlap is a time such as 24h or 90m, not %q.", in.Overlap)
+		}
+	}
+	fresh, secret, old, err := s.Keys.Rotate(r.Context(), k.ID, overlap)
+	switch {
+	case errors.Is(err, apikey.ErrReplaced):
+		k, _ = s.Keys.Find(k.ID) // by a call just now, maybe
+		return nil, &Error{Status: http.StatusConflict, Code: "key_replaced", Message: fmt.Sprintf("The key %s was replaced by %s.\nRotate that one.", k.ID, k.ReplacedBy)}
+	case err != nil:
+		return nil, err
+	}
+	out := Rotated{ID: fresh.ID, Secret: string(secret), Prefix: fresh.Prefix, Replaces: old.ID}
+	if old.RevokedAt.IsZero() {
+		out.Until = moment(old.ExpiresAt)
 	}
 	return out, nil
 }

@@ -44,7 +44,10 @@ func (s *service) offered(id string) bool {
 }
 
 func (s *service) planView(p *account.Plan, now time.Time) Plan {
-	v := Plan{ID: p.ID, RPM: limit(p.RPM), TPM: limit(p.TPM), Concurrency: limit(p.Concurrency), Models: []string{}}
+	v := Plan{ID: p.ID, RPM: limit(p.RPM), TPM: limit(p.TPM), Concurrency: limit(p.Concurrency), Models: []string{}, Limits: map[string]ModelLimits{}}
+	for id, l := range p.ModelLimits {
+		v.Limits[id] = ModelLimits{RPM: limit(l.Requests), TPM: limit(l.Tokens)}
+	}
 	for _, m := range s.Catalog.List(now) {
 		if m.OnPlan(p.ID) {
 			v.Models = append(v.Models, m.ID)

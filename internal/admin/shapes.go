@@ -1,6 +1,9 @@
 package admin
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Created names a new account.
 type Created struct {
@@ -77,13 +80,56 @@ type Credit struct {
 }
 
 // NewKey asks for a key. ExpiresAt nil is never; no Models means every model of the plan;
-// limits that are nil are the plan's alone.
+// limits that are nil are the plan's alone; no
+// Scopes are chat and models. Allow are the networks that it may be used from; none is
+// everywhere. Budget is an amount of IU, or one with /month, or empty for none.
 type NewKey struct {
 	Name      string     `json:"name"`
 	ExpiresAt *time.Time `json:"expires_at,omitzero"`
 	Models    []string   `json:"models,omitzero"`
+	Scopes    []string   `json:"scopes,omitzero"`
+	Allow     []string   `json:"allow,omitzero"`
+	Budget    string     `json:"budget,omitzero"`
 	RPM       *int64     `json:"rpm,omitzero"`
 	TPM       *int64     `json:"tpm,omitzero"`
+}
+
+// KeyChange asks for changes of a key: what is absent stays as it is, and null takes
+// away what the key has of it. The values are those of [NewKey].
+type KeyChange struct {
+	Name      *string            `json:"name,omitzero"`
+	ExpiresAt Setting[time.Time] `json:"expires_at,omitzero"`
+	Models    Setting[[]string]  `json:"models,omitzero"`
+	Scopes    []string           `json:"scopes,omitzero"`
+	Allow     Setting[[]string]  `json:"allow,omitzero"`
+	Budget    Setting[string]    `json:"budget,omitzero"`
+	RPM       Setting[int64]     `json:"rpm,omitzero"`
+	TPM       Setting[int64]     `json:"tpm,omitzero"`
+}
+
+// Setting is a value to be set or, when Value is nil, to be taken away. The zero value
+// is neither.
+type Setting[T any] struct {
+	Given bool
+	Value *T
+}
+
+// Set is a setting to v.
+func Set[T any](v T) Setting[T] { return Setting[T]{Given: true, Value: &v} }
+
+// Unset is a setting that takes away.
+func Unset[T any]() Setting[T] { return Setting[T]{Given: true} }
+
+// IsZero reports whether nothing is to be set.
+func (s Setting[T]) IsZero() bool { return !s.Given }
+
+// MarshalJSON writes the value, or null.
+func (s Setting[T]) MarshalJSON() ([]byte, error) { return json.Marshal(s.Value) }
+
+// UnmarshalJSON reads a value, or null.
+func (s *Setting[T]) UnmarshalJSON(text []byte) error {
+	s.Given = true
+	return json.Unmarshal(text, &s.Value)
 }
 
 // Minted is a new key with its secret, which nothing can show again.
@@ -93,8 +139,25 @@ type Minted struct {
 	Prefix string `json:"prefix"`
 }
 
+// Rotation asks for a new secret. Overlap is how long the old one goes on working, as
+// 24h, which it is when it is empty; 0s is not at all.
+type Rotation struct {
+	Overlap string `json:"overlap,omitzero"`
+}
+
+// Rotated is the new key with its secret, which nothing can show again, the key whose
+// place it takes and until when that one works: null is not any more.
+type Rotated struct {
+	ID       string     `json:"id"`
+	Secret   string     `json:"secret"`
+	Prefix   string     `json:"prefix"`
+	Replaces string     `json:"replaces"`
+	Until    *time.Time `json:"until"`
+}
+
 // Key is what is known of a key. Nil times are never; nil limits are the plan's
-// alone; empty Models is every model of the plan.
+// alone; empty Models is every model of the plan, empty Allow every network. A Budget of null is
+// none. ReplacedBy is the id of the key that has taken its place, or null.
 type Key struct {
 	ID         string     `json:"id"`
 	Name       string     `json:"name"`
@@ -106,6 +169,20 @@ type Key struct {
 	RPM        *int64     `json:"rpm"`
 	TPM        *int64     `json:"tpm"`
 	Models     []string   `json:"models"`
+	Scopes     []string   `json:"scopes"`
+	Allow      []string   `json:"allow"`
+	Budget     *Budget    `json:"budget"`
+	ReplacedBy *string    `json:"replaced_by"`
+}
+
+// Budget is what a key may spend, in IU, with what it has spent and what its running
+// calls hold: of the current month when Period is month, of all time when it is total.
+// A key that has taken another's place goes on with what that one has spent.
+type Budget struct {
+	Amount string `json:"amount"`
+	Period string `json:"period"`
+	Spent  string `json:"spent"`
+	Held   string `json:"held"`
 }
 
 // KeyUse is a key, whose it is, and how many calls run with it now, Streams of them as
@@ -202,7 +279,15 @@ type Plan struct {
 	TPM         *int64   `json:"tpm"`
 	Concurrency *int64   `json:"concurrency"`
 	Models      []string `json:"models"`
-	Accounts    int      `json:"accounts"`
+	// Limits are those of single models, by their ids.
+	Limits   map[string]ModelLimits `json:"limits"`
+	Accounts int                    `json:"accounts"`
+}
+
+// ModelLimits bind the calls of an account for one model; null is not set.
+type ModelLimits struct {
+	RPM *int64 `json:"rpm"`
+	TPM *int64 `json:"tpm"`
 }
 
 // Status describes the process that answers.

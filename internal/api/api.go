@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -31,7 +32,7 @@ type Authenticator interface {
 	Authenticate(values []string, now time.Time) (*account.Principal, error)
 }
 
-// Config is what the door opens to. All fields but Observe are required.
+// Config is what the door opens to. All fields but Proxies and Observe are required.
 type Config struct {
 	Chat    Completer
 	Keys    Authenticator
@@ -43,6 +44,8 @@ type Config struct {
 	Draining func() bool
 	// Log gets one line a request.
 	Log *telemetry.Lines
+	// Proxies are the networks whose X-Forwarded-For is believed.
+	Proxies []netip.Prefix
 	// Observe is told of every request at its end; nil tells nobody. It must be quick.
 	Observe func(Observation)
 }

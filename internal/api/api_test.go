@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"regexp"
 	"slices"
@@ -103,7 +104,7 @@ func open(t testing.TB, p upstream.Provider) *door {
 	limiter := ratelimit.New(time.Now())
 	line := &chat.Service{Catalog: cat, Ledger: d.ledger, Limiter: limiter, Router: routing.New(map[string]upstream.Provider{"fake": p}), Describe: api.Describe}
 	config := api.Config{
-		Chat: line, Keys: d, Catalog: cat, Limiter: limiter, Draining: d.draining.Load, Log: telemetry.NewLines(d.log, true),
+		Chat: line, Keys: d, Catalog: cat, Limiter: limiter, Draining: d.draining.Load, Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Log: telemetry.NewLines(d.log, true),
 		Ready: func() error {
 			if d.draining.Load() {
 				return errors.New("the server is stopping")

@@ -155,7 +155,7 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 type stub func(ctx context.Context, emit chat.Emitter) error
 
 func (stub) Authenticate(values []string, _ time.Time) (*account.Principal, error) {
-	return &account.Principal{Account: &account.Account{ID: strings.Join(values, ",")}, Plan: &account.Plan{}}, nil
+	return &account.Principal{Account: &account.Account{ID: strings.Join(values, ",")}, Plan: &account.Plan{}, Scopes: account.DefaultScopes}, nil
 }
 
 func (f stub) Complete(ctx context.Context, _ chat.Call, emit chat.Emitter) (chat.Summary, error) {

@@ -5,20 +5,19 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/sse"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/wire"
 )
 
-// chatCompletions checks in the order of the contract: key, drain, media type, size,
+// chatCompletions checks in the order of the contract: key and its rights, drain, media type, size,
 // body; the line does the rest.
 func (s *server) chatCompletions(x *exchange, _ string) error {
-	caller, err := s.Keys.Authenticate(x.r.Header["Authorization"], x.now)
-	if err != nil {
+	if err := s.authorize(x, account.ScopeChat); err != nil {
 		return err
 	}
-	x.caller = caller
 	if s.Draining() {
 		return chat.ErrShutdown
 	}
@@ -39,8 +38,25 @@ func (s *server) chatCompletions(x *exchange, _ string) error {
 	if req.Stream {
 		emit = &stream{exchange: x, usage: req.IncludeUsage, runes: make([]wire.RuneJoiner, req.N)}
 	}
-	x.call, err = s.Chat.Complete(x.r.Context(), chat.Call{RequestID: x.id, Caller: caller, Request: req, Now: x.now}, emit)
+	x.call, err = s.Chat.Complete(x.r.Context(), chat.Call{RequestID: x.id, Caller: x.caller, Request: req, Now: x.now}, emit)
 	return err
+}
+
+// authorize finds the caller and refuses a key that may not be used from where it is or
+// not for what scope names. It comes before the body is read: what is wrong with a key does not depend on it.
+func (s *server) authorize(x *exchange, scope account.Scopes) error {
+	caller, err := s.Keys.Authenticate(x.r.Header["Authorization"], x.now)
+	if err != nil {
+		return err
+	}
+	x.caller = caller
+	if caller.Networks != nil && !within(caller.Networks, clientAddress(x.r, s.Proxies)) {
+		return wire.AddressNotAllowed()
+	}
+	if !caller.Scopes.Has(scope) {
+		return wire.ScopeMissing(scope.String())
+	}
+	return nil
 }
 
 // whole collects an answer and sends it when it is complete and charged.

@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 	"github.com/parley-ai/parley/internal/wire"
@@ -240,6 +244,40 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// A key without the right to chat is told so before its body is looked at.
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	p := hello()
+	d := open(t, p)
+	for _, tt := range []struct {
+		scopes account.Scopes
+		status int
+		code   string
+	}{
+		{0, 200, ""}, // the default
+		{account.ScopeChat, 200, ""},
+		{account.ScopeChat | account.ScopeBilling, 200, ""},
+		{account.ScopeModels, 403, "scope_missing"},
+		{account.ScopeUsageRead | account.ScopeKeysWrite | account.ScopeBilling, 403, "scope_missing"},
+	} {
+		_, secret, err := d.keys.Create(t.Context(), apikey.NewKey{AccountID: d.account.ID, Name: "k", Scopes: tt.scopes})
+		must(t, err)
+		texts := []string{body("")}
+		if tt.status != 200 {
+			texts = append(texts, "{")
+		}
+		for _, text := range texts {
+			r := d.post(t, text, "Authorization", "Bearer "+string(secret))
+			if r.StatusCode != tt.status || r.code() != tt.code {
+				t.Errorf("with the scopes %s: %d %s, want %d %s", tt.scopes, r.StatusCode, r.body, tt.status, tt.code)
+			}
+		}
+	}
+	if n := len(p.Calls()); n != 3 {
+		t.Errorf("the provider had %d calls, want 3", n)
+	}
+}
+
 // 46, 47, 49
 func TestMoneyAndPlans(t *testing.T) {
 	t.Parallel()
@@ -268,6 +306,56 @@ func TestMoneyAndPlans(t *testing.T) {
 	}
 	if n := len(p.Calls()); n != 1 {
 		t.Errorf("the provider had %d calls, want 1", n)
+	}
+}
+
+// The budget of a key is a 402 of its own, with what fits, and 300 callers at once get
+// exactly as much as it covers.
+func TestKeyBudget(t *testing.T) {
+	t.Parallel()
+	d := open(t, hello())
+	key := func(amount money.Amount) []string {
+		_, secret, err := d.keys.Create(t.Context(), apikey.NewKey{AccountID: d.account.ID, Name: "k", Budget: account.Budget{Amount: amount}})
+		must(t, err)
+		return []string{"Authorization", "Bearer " + string(secret)}
+	}
+	short := key(299)
+	r := d.post(t, body(`,"max_tokens":10`), short...)
+	const message = "Key budget exceeded: this call needs up to 0.0000003 IU, but the budget of this API key has 0.000000299 IU left (0 IU is held by running calls). The largest max_tokens that fits is 9."
+	if r.StatusCode != 402 || r.code() != "key_budget_exceeded" || !strings.Contains(r.body, message) {
+		t.Errorf("%d %s, want 402 %s", r.StatusCode, r.body, message)
+	}
+	r = d.post(t, body(`,"max_tokens":9`), short...)
+	if r.StatusCode != 200 {
+		t.Errorf("what fits: %d %s", r.StatusCode, r.body)
+	}
+
+	const k, callers = 7, 300
+	before := d.ledger.Balance(d.account.ID).Posted
+	first := d.post(t, body(`,"max_tokens":9`))
+	price := d.ledger.Balance(d.account.ID).Posted - before // of one answer
+	if first.StatusCode != 200 || price <= 0 {
+		t.Fatalf("%d %s at %s", first.StatusCode, first.body, price)
+	}
+	h := key(k * 280) // what a call of max_tokens 9 holds
+	var admitted, refused atomic.Int32
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			switch r := d.post(t, body(`,"max_tokens":9`), h...); r.code() {
+			case "":
+				admitted.Add(1)
+			case "key_budget_exceeded":
+				refused.Add(1)
+			default:
+				t.Errorf("%d %s", r.StatusCode, r.body)
+			}
+		})
+	}
+	wg.Wait()
+	// What is given back lets further calls in, but never more than is paid for.
+	if n := money.Amount(admitted.Load()); n < k || n*price > k*280 || admitted.Load()+refused.Load() != callers {
+		t.Errorf("%d calls of %s are admitted and %d refused, on a budget of %s", n, price, refused.Load(), money.Amount(k*280))
 	}
 }
 

@@ -48,7 +48,11 @@ func toWire(err error) *wire.Error {
 		return wire.MaxTokensTooSmall(e.Param, e.Given, e.Least)
 	}
 	if e, ok := errors.AsType[*chat.ShortfallError](err); ok {
-		return wire.NotEnoughCredit(wire.Shortfall{Need: e.Need.String(), Left: e.Available.String(), Held: e.Held.String(), Fits: e.Fits})
+		short := wire.Shortfall{Need: e.Need.String(), Left: e.Available.String(), Held: e.Held.String(), Fits: e.Fits}
+		if e.Budget {
+			return wire.KeyBudgetExceeded(short)
+		}
+		return wire.NotEnoughCredit(short)
 	}
 	if e, ok := errors.AsType[*chat.LimitError](err); ok {
 		return limited(e)

@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -31,12 +32,16 @@ type Key struct {
 	Last4      string // and its last
 	Hash       [sha256.Size]byte
 	Models     []string // the models it is restricted to; nil allows all
-	RPM        int64    // requests in any minute, in addition to the plan's; 0 is no limit
-	TPM        int64    // tokens
+	Scopes     account.Scopes
+	Networks   []netip.Prefix // those it may be used from, as ParseNetworks makes them; nil is everywhere
+	Budget     account.Budget
+	RPM        int64 // requests in any minute, in addition to the plan's; 0 is no limit
+	TPM        int64 // tokens
 	CreatedAt  time.Time
 	ExpiresAt  time.Time
 	RevokedAt  time.Time
 	LastUsedAt time.Time
+	ReplacedBy string // the id of the key that Rotate made
 }
 
 // Status is "active", "expired" or "revoked" at that time.
@@ -74,8 +79,13 @@ func (e *UnknownError) Error() string { return "unknown API key" }
 type Store interface {
 	Keys(ctx context.Context) ([]Key, error)
 	CreateKey(ctx context.Context, k Key) error
+	// UpdateKey writes what [Keyring.Change] can change of a key that is not revoked.
+	UpdateKey(ctx context.Context, k Key) error
 	// RevokeKey sets the time of revocation of a key that has none.
 	RevokeKey(ctx context.Context, id string, at time.Time) error
+	// ReplaceKey adds the key by and writes the end of old, which it replaces. It fails
+	// with [ErrReplaced] when old has an end already.
+	ReplaceKey(ctx context.Context, old, by Key) error
 	// TouchKeys records when keys were last used.
 	TouchKeys(ctx context.Context, used map[string]time.Time) error
 }
@@ -122,13 +132,17 @@ func (r *Keyring) put(e *entry) {
 }
 
 // NewKey is what its maker decides of a key. Zero ExpiresAt is never; nil Models
-// is all.
+// is all; no Scopes are the default;
+// no Networks, as [ParseNetworks] makes them, is everywhere.
 type NewKey struct {
 	AccountID string
 	Name      string
 	ExpiresAt time.Time
 	Models    []string
-	RPM, TPM  int64 // 0 is no limit of the key's own
+	Scopes    account.Scopes
+	Networks  []netip.Prefix
+	Budget    account.Budget // without an id; no Amount is none
+	RPM, TPM  int64          // 0 is no limit of the key's own
 }
 
 // Create makes a key and returns its secret, which nothing can show again. It fails
@@ -152,7 +166,8 @@ func (r *Keyring) Create(ctx context.Context, n NewKey) (Key, Secret, error) {
 	k := Key{
 		ID: ident.New(ident.Key), AccountID: n.AccountID, Name: n.Name,
 		Prefix: secret.Prefix(), Last4: secret.Last4(), Hash: secret.Hash(),
-		Models: slices.Clone(n.Models), RPM: n.RPM, TPM: n.TPM, CreatedAt: now,
+		Models: slices.Clone(n.Models), Scopes: cmp.Or(n.Scopes, account.DefaultScopes), Networks: slices.Clone(n.Networks), Budget: budgetOf(n.Budget, ""),
+		RPM: n.RPM, TPM: n.TPM, CreatedAt: now,
 	}
 	if !n.ExpiresAt.IsZero() {
 		k.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Microsecond) // as it is stored
@@ -165,9 +180,6 @@ func (r *Keyring) Create(ctx context.Context, n NewKey) (Key, Secret, error) {
 	r.put(&entry{Key: k, used: newMinute(time.Time{}), life: account.NewLife()})
 	return k, secret, nil
 }
-
-// within reports whether a key's limit fits under its plan's; 0 is none.
-func within(key, plan int64) bool { return key >= 0 && (plan == 0 || key <= plan) }
 
 // Revoke refuses the key from the moment it returns. A key that is revoked already
 // keeps the time of its first revocation. It fails with [ErrNotFound].
@@ -264,8 +276,8 @@ func (r *Keyring) Authenticate(values []string, now time.Time) (*account.Princip
 		plan = &account.Plan{ID: id}
 	}
 	return &account.Principal{
-		Account: a, Plan: plan, KeyID: e.ID, KeyName: e.Name, Models: e.Models,
-		KeyLimits: ratelimit.Limits{Requests: e.RPM, Tokens: e.TPM}, KeyLife: e.life, AccountLife: life,
+		Account: a, Plan: plan, KeyID: e.ID, KeyName: e.Name, Models: e.Models, Scopes: e.Scopes, Networks: e.Networks,
+		KeyLimits: ratelimit.Limits{Requests: e.RPM, Tokens: e.TPM}, Budget: e.Budget, KeyLife: e.life, AccountLife: life,
 	}, nil
 }
 

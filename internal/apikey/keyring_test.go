@@ -233,7 +233,7 @@ func TestAuthenticate_Plan(t *testing.T) {
 	// calls are known, and are allowed nothing.
 	r.accounts.SetPlans(plans[:1])
 	p, err = r.Authenticate(h, time.Now())
-	if err != nil || *p.Plan != (account.Plan{ID: "max"}) {
+	if err != nil || !cmp.Equal(*p.Plan, account.Plan{ID: "max"}) {
 		t.Errorf("on a plan that is gone Authenticate = %+v, %v, want a plan with only its id", p, err)
 	}
 }

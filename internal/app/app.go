@@ -212,6 +212,7 @@ func (a *App) door() (*api.Config, error) {
 		Keys:    a.rooms.keys,
 		Catalog: a.rooms.catalog,
 		Limiter: a.limiter,
+		Proxies: a.config.TrustedProxies,
 		Ready:   a.ready,
 		Draining: func() bool {
 			return a.state.Load() >= draining

@@ -29,7 +29,7 @@ func (a *App) openLimits(ctx context.Context) error {
 func past(receipts []ledger.Receipt, now time.Time) []ratelimit.Past {
 	calls := make([]ratelimit.Past, 0, len(receipts))
 	for _, r := range receipts {
-		p := ratelimit.Past{Account: r.AccountID, Key: r.KeyID, At: r.CreatedAt}
+		p := ratelimit.Past{Account: r.AccountID, Key: r.KeyID, Model: r.Model, At: r.CreatedAt}
 		if p.At.After(now) {
 			p.At = now // the clock was set back meanwhile
 		}

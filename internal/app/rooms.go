@@ -13,6 +13,7 @@ import (
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/config"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/store"
 	"github.com/parley-ai/parley/internal/telemetry"
 )
@@ -107,7 +108,14 @@ func offer(c *config.Config) (models []catalog.Model, plans []account.Plan) {
 		models = append(models, v)
 	}
 	for _, p := range c.Plans {
-		plans = append(plans, account.Plan{ID: p.ID, RPM: p.RPM, TPM: p.TPM, Concurrency: p.Concurrency})
+		v := account.Plan{ID: p.ID, RPM: p.RPM, TPM: p.TPM, Concurrency: p.Concurrency}
+		for _, l := range p.Limits {
+			if v.ModelLimits == nil {
+				v.ModelLimits = map[string]ratelimit.Limits{}
+			}
+			v.ModelLimits[l.Model] = ratelimit.Limits{Requests: l.RPM, Tokens: l.TPM}
+		}
+		plans = append(plans, v)
 	}
 	return models, plans
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/ledger"
@@ -116,6 +117,56 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The budget of a key refuses what the balance would pay, with its own numbers, and
+// shortens what has no bound of its own.
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	p := answer()
+	p.Prompt = 10
+	l := open(t, 1e6, p)
+	l.caller.Budget = account.Budget{ID: "budget_x", Amount: 1000, Monthly: true}
+	call := func(model string, max int) (*recorder, error) {
+		out := &recorder{}
+		_, err := l.Complete(t.Context(), l.call(false, func(r *wire.ChatRequest) {
+			r.Model, r.MaxTokens, r.MaxTokensParam = model, max, "max_tokens"
+		}), out)
+		return out, err
+	}
+	refused := func(what string, err error, need, left money.Amount, fits int) {
+		t.Helper()
+		want := chat.ShortfallError{InsufficientError: ledger.InsufficientError{Need: need, Available: left}, Fits: fits, Budget: true}
+		if e, ok := errors.AsType[*chat.ShortfallError](err); !ok || *e != want {
+			t.Errorf("%s gives %v, want %+v", what, err, want)
+		}
+	}
+	_, err := call("m", 46) // 1020
+	refused("more than the budget", err, 1020, 1000, 45)
+	if _, err := call("m", 0); err != nil { // bound to 45 tokens, uses 2
+		t.Fatal(err)
+	}
+	if got := p.Calls()[0].MaxTokens; got != 45 {
+		t.Errorf("the answer may have %d tokens, want 45", got)
+	}
+	rest := 1000 - l.Ledger.Balance(l.caller.Account.ID).Posted
+	spend := ledger.Budget{ID: "budget_x", Period: l.caller.Budget.Period(time.Now())}
+	if got := l.Ledger.Spending(l.caller.Account.ID, spend); got != (ledger.Spending{Spent: 1000 - rest}) {
+		t.Errorf("Spending = %+v, want %d spent", got, 1000-rest)
+	}
+	_, err = call("m", 50)
+	refused("more than the rest", err, 1100, rest, int(rest-100)/20)
+	// What is spent up refuses before the limits are asked.
+	l.caller.Budget.Amount, l.caller.Plan.RPM = 1000-rest, 2
+	if _, err := call("free", 1); err != nil {
+		t.Errorf("a model that costs nothing gives %v", err)
+	}
+	_, err = call("m", 1)
+	refused("nothing left", err, 120, 0, 0)
+	if requests, _ := l.left(); requests != 0 {
+		t.Errorf("%d requests left, want 0: what ran has taken them", requests)
+	}
+	l.verify(t)
 }
 
 // plain is the fields of an error that cmp can compare.

@@ -135,11 +135,18 @@ func (s *Service) admit(c Call) (*catalog.Model, error) {
 	return m, nil
 }
 
-// Claim is what a caller who asks for that many tokens is counted for.
+// Claim is what a caller who asks for that many tokens, of whatever model, is counted for.
 func Claim(p *account.Principal, tokens int) ratelimit.Claim {
 	return ratelimit.Claim{
 		Account: p.Account.ID, Key: p.KeyID, AccountLimits: p.Plan.Limits(), KeyLimits: p.KeyLimits, Tokens: int64(tokens),
 	}
+}
+
+// claim is what the call is counted for when it asks for that many tokens.
+func (r *run) claim(tokens int) ratelimit.Claim {
+	c := Claim(r.call.Caller, tokens)
+	c.Model, c.ModelLimits = r.model.ID, r.call.Caller.Plan.ModelLimits[r.model.ID]
+	return c
 }
 
 // seed is the caller's, or a random one.

@@ -73,9 +73,11 @@ func (e *ShortError) Error() string {
 	return fmt.Sprintf("%d tokens for an answer of at least %d", e.Given, e.Least)
 }
 
-// ShortfallError is a call that the balance does not cover. Fits is how long each choice
-// could be that it would, 0 when not even the prompt is.
+// ShortfallError is a call that the balance, or with Budget the budget of its key, does
+// not cover. Fits is how long each choice could be that it would, 0 when not even the
+// prompt is.
 type ShortfallError struct {
 	ledger.InsufficientError
-	Fits int
+	Fits   int
+	Budget bool
 }

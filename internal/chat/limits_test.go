@@ -97,6 +97,28 @@ func TestLimits_BoundTheAnswer(t *testing.T) {
 	}
 }
 
+// A plan's limit on a model binds its calls alone, and bounds their answers.
+func TestLimits_Model(t *testing.T) {
+	t.Parallel()
+	p := provider(upstreamtest.Text("a"), upstreamtest.Finish(wire.FinishStop))
+	l := open(t, 100_000, p)
+	l.caller.Plan.ModelLimits = map[string]ratelimit.Limits{"m": {Requests: 1, Tokens: 40}}
+	out := &recorder{}
+	if _, err := l.Complete(t.Context(), l.call(true), out); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Calls()[0].MaxTokens; got != 30 || out.limits.Requests.Limit != 1 {
+		t.Errorf("the answer may have %d tokens, want 30, and is told %+v", got, out.limits)
+	}
+	_, err := l.Complete(t.Context(), l.call(true), &recorder{})
+	if denied, ok := errors.AsType[*chat.LimitError](err); !ok || denied.Limit != 1 || denied.Model != "m" {
+		t.Errorf("a second call gives %v", err)
+	}
+	if _, err := l.Complete(t.Context(), l.call(true, func(r *wire.ChatRequest) { r.Model = "free" }), &recorder{}); err != nil {
+		t.Errorf("another model gives %v", err)
+	}
+}
+
 // A call that credit does not cover leaves no trace in the limits.
 func TestLimits_ShortfallLeavesNoTrace(t *testing.T) {
 	t.Parallel()

@@ -29,17 +29,26 @@ func (r *run) reserve() error {
 	s, who := r.service, r.call.Caller
 	balance := s.Ledger.Balance(who.Account.ID)
 	if balance.Balance() <= 0 && !r.model.Price.Free() {
-		r.emit.Limits(s.Limiter.Peek(r.call.Now, Claim(who, 0)))
+		r.emit.Limits(s.Limiter.Peek(r.call.Now, r.claim(0)))
 		if who.Account.Subscription.Status(r.call.Now) == account.SubscriptionExpired {
 			return ErrSubscription
 		}
 		return ErrNoCredit
 	}
+	budget, room := who.Budget, balance.Available()
+	if budget.ID != "" {
+		spending := s.Ledger.Spending(who.Account.ID, r.budget())
+		if spending.Spent >= budget.Amount && !r.model.Price.Free() {
+			r.emit.Limits(s.Limiter.Peek(r.call.Now, r.claim(0)))
+			return r.exhausted(prompt, least, spending)
+		}
+		room = min(room, spending.Left(budget.Amount))
+	}
 	if r.call.Request.MaxTokens == 0 {
 		// What credit will not pay for need not be claimed from the limits either.
-		output = max(least, min(output, fits(r.model.Price, prompt, balance.Available()), underLimit(who.Plan.TPM, prompt), underLimit(who.KeyLimits.Tokens, prompt)))
+		output = max(least, min(output, fits(r.model.Price, prompt, room), underLimit(who.Plan.TPM, prompt), underLimit(who.KeyLimits.Tokens, prompt), underLimit(who.Plan.ModelLimits[r.model.ID].Tokens, prompt)))
 	}
-	ticket, status, err := s.Limiter.Take(time.Now(), Claim(who, prompt+output))
+	ticket, status, err := s.Limiter.Take(time.Now(), r.claim(prompt+output))
 	r.ticket = ticket
 	r.emit.Limits(status)
 	if d, ok := errors.AsType[*ratelimit.DeniedError](err); ok {
@@ -49,20 +58,46 @@ func (r *run) reserve() error {
 	hold, err := s.Ledger.Reserve(ledger.Call{
 		RequestID: r.call.RequestID, CompletionID: id, AccountID: who.Account.ID, KeyID: who.KeyID,
 		Model: r.model.ID, PriceID: r.model.PriceID, Price: r.model.Price, PlanVersion: who.Plan.Version,
-		Stream: r.call.Request.Stream, CreatedAt: r.call.Now, PromptTokens: prompt, Output: output, LeastOutput: least,
+		Stream: r.call.Request.Stream, CreatedAt: r.call.Now, Budget: r.budget(), PromptTokens: prompt, Output: output, LeastOutput: least,
 	})
 	if err != nil {
 		r.ticket = nil
 		ticket.Cancel()
-		r.emit.Limits(s.Limiter.Peek(time.Now(), Claim(who, 0)))
-		if short, ok := errors.AsType[*ledger.InsufficientError](err); ok {
-			return &ShortfallError{InsufficientError: *short, Fits: fits(r.model.Price, prompt, short.Available) / r.call.Request.N}
-		}
-		return err
+		r.emit.Limits(s.Limiter.Peek(time.Now(), r.claim(0)))
+		return r.short(err, prompt)
 	}
 	r.hold = hold
 	r.head = wire.Head{ID: id, Created: r.call.Now.Unix(), Model: r.model.ID}
 	return nil
+}
+
+// budget is what the ledger has to know of the key's.
+func (r *run) budget() ledger.Budget {
+	b := r.call.Caller.Budget
+	return ledger.Budget{ID: b.ID, Period: b.Period(r.call.Now), Amount: b.Amount}
+}
+
+// exhausted refuses a call of which not one token is paid for, before it is counted.
+func (r *run) exhausted(prompt, least int, s ledger.Spending) error {
+	need, err := r.model.Price.Cost(money.Tokens{Prompt: prompt, Completion: least})
+	if err != nil {
+		return err
+	}
+	return &ShortfallError{InsufficientError: ledger.InsufficientError{Need: need, Held: s.Held}, Budget: true}
+}
+
+// short adds to a refusal of the ledger what would have fitted.
+func (r *run) short(err error, prompt int) error {
+	e := &ShortfallError{}
+	if short, ok := errors.AsType[*ledger.InsufficientError](err); ok {
+		e.InsufficientError = *short
+	} else if short, ok := errors.AsType[*ledger.BudgetError](err); ok {
+		e.InsufficientError, e.Budget = short.InsufficientError, true
+	} else {
+		return err
+	}
+	e.Fits = fits(r.model.Price, prompt, e.Available) / r.call.Request.N
+	return e
 }
 
 // bound counts the prompt and says how long a choice may be, and how short at worst.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,8 +50,11 @@ func (r *reader) cross(c *Config, s *section) {
 	r.unique("model", models, s.models)
 	for _, ref := range s.refs {
 		defined := plans
-		if ref.kind == "upstream" {
+		switch ref.kind {
+		case "upstream":
 			defined = upstreams
+		case "model":
+			defined = models
 		}
 		if ref.name == "" || slices.Contains(defined, ref.name) {
 			continue
@@ -108,6 +112,31 @@ func (r *reader) address(what string, into *string) func(*yaml.Node) {
 			return
 		}
 		*into = s
+	}
+}
+
+// networks reads a list of networks in CIDR form and of single addresses. IPv4 that is
+// written as IPv6 becomes IPv4.
+func (r *reader) networks(what string, into *[]netip.Prefix) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		r.list(n, what, func(item *yaml.Node) {
+			s, ok := r.text(item, what)
+			if !ok {
+				return
+			}
+			p, err := netip.ParsePrefix(s)
+			if a, addrErr := netip.ParseAddr(s); addrErr == nil {
+				p, err = netip.PrefixFrom(a.WithZone(""), a.BitLen()), nil
+			}
+			if err != nil || p != p.Masked() {
+				r.problem(item, "%s must name networks such as 10.0.0.0/8 or addresses such as 192.0.2.1, not %q.", what, s)
+				return
+			}
+			if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
+				p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
+			}
+			*into = append(*into, p)
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ package config
 import (
 	_ "embed"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,8 @@ type Config struct {
 	Data string
 	// TLS serves HTTPS when both files are named.
 	TLS TLS
+	// TrustedProxies are the networks whose X-Forwarded-For is believed. Default none.
+	TrustedProxies []netip.Prefix
 	// Drain says how the server stops.
 	Drain Drain
 	// Metrics says where this process is measured.
@@ -86,6 +89,15 @@ type Plan struct {
 	RPM         int64
 	TPM         int64
 	Concurrency int64
+	// Limits are those of single models, in addition, in the order of the file.
+	Limits []ModelLimit
+}
+
+// ModelLimit binds the calls of an account for one model. Zero means no limit.
+type ModelLimit struct {
+	Model string
+	RPM   int64
+	TPM   int64
 }
 
 // Model is what customers name in a request.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/parley-ai/parley/internal/money"
 )
@@ -21,7 +23,7 @@ drain: {delay: 5s, limit: 2m}
 engine: {threads: 3, max_sequences: 8, kv_bytes: 2GiB}
 plans:
   - {id: free, rpm: 20, tpm: 60000, concurrency: 4}
-  - {id: pro}
+  - {id: pro, limits: {svc-pulse: {rpm: 5, tpm: 6000}}}
 upstreams:
   - {id: local, kind: local, weights: w/small.gguf}
 models:
@@ -34,6 +36,7 @@ models:
     deprecated: 2027-03-01T12:00:00Z
     plans: [free, pro]
     targets: [{upstream: local, model: small}]
+trusted_proxies: [10.0.0.0/8, "::1", "::ffff:192.0.2.0/120"]
 `
 
 func lookup(name string) (string, bool) {
@@ -49,10 +52,11 @@ func TestParse_Whole(t *testing.T) {
 	}
 	want := &Config{
 		Source: "parley.yaml", Listen: "127.0.0.1:9090", Data: "/srv/parley/books",
-		TLS:    TLS{Cert: "/srv/parley/tls/cert.pem", Key: "/etc/parley/key.pem"},
-		Drain:  Drain{Delay: 5 * time.Second, Limit: 2 * time.Minute},
-		Engine: Engine{Threads: 3, MaxSequences: 8, KVBytes: 2 << 30},
-		Plans:  []Plan{{ID: "free", RPM: 20, TPM: 60000, Concurrency: 4}, {ID: "pro"}},
+		TLS:            TLS{Cert: "/srv/parley/tls/cert.pem", Key: "/etc/parley/key.pem"},
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("192.0.2.0/24")},
+		Drain:          Drain{Delay: 5 * time.Second, Limit: 2 * time.Minute},
+		Engine:         Engine{Threads: 3, MaxSequences: 8, KVBytes: 2 << 30},
+		Plans:          []Plan{{ID: "free", RPM: 20, TPM: 60000, Concurrency: 4}, {ID: "pro", Limits: []ModelLimit{{Model: "svc-pulse", RPM: 5, TPM: 6000}}}},
 		Upstreams: []Upstream{
 			{ID: "local", Kind: "local", Weights: "/srv/parley/w/small.gguf"},
 		},
@@ -64,7 +68,7 @@ func TestParse_Whole(t *testing.T) {
 			Plans:      []string{"free", "pro"}, Targets: []Target{{"local", "small"}},
 		}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 		t.Errorf("parse of the whole file (-want +got):\n%s", diff)
 	}
 }
@@ -114,9 +118,9 @@ func TestParse_Problems(t *testing.T) {
 		want                   []string
 	}{
 		{"unknown key near one", "listen:", "lisen:", []string{`1: unknown key "lisen". Did you mean "listen"?`}},
-		{"unknown key far from all", "id: free, rpm", "id: free, ratelimit", []string{`7: plan free: unknown key "ratelimit". Plans use id, rpm, tpm, concurrency.`}},
+		{"unknown key far from all", "id: free, rpm", "id: free, ratelimit", []string{`7: plan free: unknown key "ratelimit". Plans use id, rpm, tpm, concurrency, limits.`}},
 		{"duplicate key", "data: books\n", "data: books\nlisten: :1\n", []string{`3: key "listen" appears twice, first on line 1.`}},
-		{"duplicate id", "- {id: pro}", "- {id: free}", []string{`8: plan free is defined twice, first on line 7.`, `19: model svc-pulse: no plan is called "pro". Defined: free.`}},
+		{"duplicate id", "- {id: pro, limits: {svc-pulse: {rpm: 5, tpm: 6000}}}", "- {id: free}", []string{`8: plan free is defined twice, first on line 7.`, `19: model svc-pulse: no plan is called "pro". Defined: free.`}},
 		{"variable not set", "127.0.0.1:9090", "${NOWHERE}", []string{`1: listen: the environment variable NOWHERE is not set.`}},
 		{"variable not closed", "127.0.0.1:9090", "'${ADDR'", []string{`1: listen: "${ADDR" is not a variable. Write ${NAME}.`}},
 		{"address", "127.0.0.1:9090", "localhost", []string{`1: listen must be HOST:PORT such as 127.0.0.1:8080, not "localhost".`}},
@@ -128,12 +132,16 @@ func TestParse_Problems(t *testing.T) {
 		{"size", "2GiB", "2 gigs", []string{`5: engine: kv_bytes must be a size such as 512MiB or 2GiB, not "2 gigs".`}},
 		{"size past the end", "2GiB", "9999999999TiB", []string{`5: engine: kv_bytes must be a size such as 512MiB or 2GiB, not "9999999999TiB".`}},
 		{"whole number", "rpm: 20", "rpm: 2.5", []string{`7: plan free: rpm must be a whole number, not "2.5".`}},
+		{"limits of no model", "{svc-pulse: {rpm: 5", "{svc-plse: {rpm: 5", []string{`8: plan pro: limits: no model is called "svc-plse". Did you mean "svc-pulse"?`}},
+		{"a limit of nothing", "{svc-pulse: {rpm: 5", "{svc-pulse: {rpm: 0", []string{`8: plan pro: limits: svc-pulse: rpm must be at least 1, not 0.`}},
+		{"limits without models", "{svc-pulse: {rpm: 5, tpm: 6000}}", "5", []string{`8: plan pro: limits: expected models and their limits, found "5".`}},
+		{"limits twice", "{svc-pulse: {rpm: 5, tpm: 6000}}", "{svc-pulse: {rpm: 5}, svc-pulse: {rpm: 6}}", []string{`8: plan pro: limits: model "svc-pulse" is named twice.`}},
 		{"negative number", "rpm: 20", "rpm: -1", []string{`7: plan free: rpm must be at least 0, not -1.`}},
 		{"too many sequences", "max_sequences: 8", "max_sequences: 9999999999", []string{`5: engine: max_sequences must be at most 1073741824, not 9999999999.`}},
 		{"list expected", "plans: [free, pro]", "plans: free", []string{`19: model svc-pulse: plans must be a list, found "free".`}},
 		{"mapping expected", "tls: {cert: tls/cert.pem, key: /etc/parley/key.pem}", "tls: yes", []string{`3: tls: expected keys and values, found "yes".`}},
-		{"id shape", "id: svc-pulse", "id: a b", []string{`12: model: id "a b" must be 1 to 64 letters, digits or . _ : / - and not begin with a sign.`}},
-		{"no id", "- {id: pro}", "- {rpm: 1}", []string{`8: a plan has no id.`, `19: model svc-pulse: no plan is called "pro". Defined: free.`}},
+		{"id shape", "id: svc-pulse", "id: a b", []string{`8: plan pro: limits: no model is called "svc-pulse". Defined: none.`, `12: model: id "a b" must be 1 to 64 letters, digits or . _ : / - and not begin with a sign.`}},
+		{"no id", "- {id: pro, limits: {svc-pulse: {rpm: 5, tpm: 6000}}}", "- {rpm: 1}", []string{`8: a plan has no id.`, `19: model svc-pulse: no plan is called "pro". Defined: free.`}},
 		{"price decimals", `"0.05"`, "0.0000001", []string{`16: model svc-pulse: pricing: input must be IU per 1K tokens, a number from 0 to 1,000,000 with at most 6 decimals, not "0.0000001".`}},
 		{"price exponent", `"0.05"`, "5e-2", []string{`16: model svc-pulse: pricing: input must be IU per 1K tokens, a number from 0 to 1,000,000 with at most 6 decimals, not "5e-2".`}},
 		{"no output price", ", output: 0.1", "", []string{`16: model svc-pulse: pricing: no output price. Add output: "0.05"`}},
@@ -159,18 +167,23 @@ func TestParse_Problems(t *testing.T) {
 			`20: model svc-pulse: no upstream is called "local". Defined: none.`,
 		}},
 		{"key of another kind", "weights: w/small.gguf", "base_url: http://h/v1", []string{`10: upstream local: unknown key "base_url". Upstreams of kind local use id, kind, weights.`}},
-		{"keys of later", "data: books\n", "data: books\npublic_url: https://h\ntrusted_proxies: []\n", []string{
+		{"keys of later", "data: books\n", "data: books\npublic_url: https://h\n", []string{
 			"3: public_url is not supported by this version. Remove it.",
-			"4: trusted_proxies is not supported by this version. Remove it.",
 		}},
+		{"no networks", `[10.0.0.0/8, "::1", "::ffff:192.0.2.0/120"]`, "[10.0.0.1/8, lo, 192.0.2.1, '']", []string{
+			`21: trusted_proxies must name networks such as 10.0.0.0/8 or addresses such as 192.0.2.1, not "10.0.0.1/8".`,
+			`21: trusted_proxies must name networks such as 10.0.0.0/8 or addresses such as 192.0.2.1, not "lo".`,
+			`21: trusted_proxies must name networks such as 10.0.0.0/8 or addresses such as 192.0.2.1, not "".`,
+		}},
+		{"one network", `[10.0.0.0/8, "::1", "::ffff:192.0.2.0/120"]`, "10.0.0.0/8", []string{`21: trusted_proxies must be a list, found "10.0.0.0/8".`}},
 		{"metrics without address", "data: books\n", "data: books\nmetrics: {}\n", []string{"3: metrics has no listen. Add listen: 127.0.0.1:9464"}},
 		{"metrics address", "data: books\n", "data: books\nmetrics: {listen: 9464}\n", []string{`3: metrics: listen must be HOST:PORT such as 127.0.0.1:8080, not "9464".`}},
 		{"model keys of later", "    max_output: 2048\n", "    max_output: 2048\n    tokenizer: \"\"\n    resume: off\n", []string{
 			"16: model svc-pulse: tokenizer is not supported by this version. Remove it.",
 			"17: model svc-pulse: resume is not supported by this version. Remove it.",
 		}},
-		{"no models", whole[strings.Index(whole, "models:"):], "models: []\n", []string{"11: models has no entry. Add - {id: …, context_window: …, pricing: …, plans: …, targets: …}"}},
-		{"second document", whole, whole + "---\na: b\n", []string{"21: a second document begins here. A configuration is one document."}},
+		{"no models", whole[strings.Index(whole, "models:"):], "models: []\n", []string{`8: plan pro: limits: no model is called "svc-pulse". Defined: none.`, "11: models has no entry. Add - {id: …, context_window: …, pricing: …, plans: …, targets: …}"}},
+		{"second document", whole, whole + "---\na: b\n", []string{"22: a second document begins here. A configuration is one document."}},
 		{"not YAML", "data: books", "data: [books", []string{`1: not YAML: did not find expected ',' or ']'.`}},
 		{"empty", whole, "# nothing\n", []string{"1: the file is empty. It needs plans, upstreams and models."}},
 		{"a list", whole, "- a\n", []string{"1: expected keys and values, found a list."}},

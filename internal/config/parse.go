@@ -107,8 +107,8 @@ func (r *reader) file(root *yaml.Node, c *Config) {
 		{"models", func(n *yaml.Node) {
 			r.list(n, "models", func(item *yaml.Node) { r.model(item, c, &s) })
 		}},
+		{"trusted_proxies", r.networks("trusted_proxies", &c.TrustedProxies)},
 		{key: "public_url"},
-		{key: "trusted_proxies"},
 	})
 	if seen == nil {
 		return
@@ -173,9 +173,33 @@ func (r *reader) plan(n *yaml.Node, c *Config, s *section) {
 		{"rpm", r.integer(where+"rpm", 0, &p.RPM)},
 		{"tpm", r.integer(where+"tpm", 0, &p.TPM)},
 		{"concurrency", r.integer(where+"concurrency", 0, &p.Concurrency)},
+		{"limits", func(v *yaml.Node) { r.modelLimits(v, where, &p, s) }},
 	})
 	s.plans = append(s.plans, n)
 	c.Plans = append(c.Plans, p)
+}
+
+// modelLimits reads limits by the names of models.
+func (r *reader) modelLimits(n *yaml.Node, where string, p *Plan, s *section) {
+	where += "limits: "
+	if n.Kind != yaml.MappingNode {
+		r.problem(n, "%sexpected models and their limits, found %s.", where, kind(n))
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		l := ModelLimit{Model: n.Content[i].Value}
+		if slices.ContainsFunc(p.Limits, func(other ModelLimit) bool { return other.Model == l.Model }) {
+			r.problem(n.Content[i], "%smodel %q is named twice.", where, l.Model)
+			continue
+		}
+		at := where + l.Model + ": "
+		r.fields(n.Content[i+1], at, "Limits of a model", []field{
+			{"rpm", r.integer(at+"rpm", 1, &l.RPM)},
+			{"tpm", r.integer(at+"tpm", 1, &l.TPM)},
+		})
+		s.refs = append(s.refs, reference{n.Content[i], where, "model", l.Model})
+		p.Limits = append(p.Limits, l)
+	}
 }
 
 func (r *reader) model(n *yaml.Node, c *Config, s *section) {

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"math"
 	"sync"
 
 	"github.com/parley-ai/parley/internal/money"
@@ -16,8 +17,8 @@ type book struct {
 	running   map[*Hold]struct{}
 }
 
-// reserve sets aside what h needs. When the whole is not there, the output shrinks to
-// what is, but not below least tokens.
+// reserve sets aside what h needs, of the account and of h's budget. When the whole is
+// not there, the output shrinks to what is, but not below least tokens.
 func (b *book) reserve(h *Hold, least int) error {
 	price, prompt := h.receipt.Price, h.receipt.PromptTokens
 	need, err := price.Cost(money.Tokens{Prompt: prompt, Completion: h.receipt.OutputLimit})
@@ -26,7 +27,11 @@ func (b *book) reserve(h *Hold, least int) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if available := b.granted - b.posted - b.held; need > available {
+	available, left := b.granted-b.posted-b.held, money.Amount(math.MaxInt64)
+	if h.spending != nil {
+		left = h.spending.Left(h.receipt.Budget.Amount)
+	}
+	if need > min(available, left) {
 		floor, err := price.Cost(money.Tokens{Prompt: prompt, Completion: least})
 		if err != nil {
 			return err
@@ -34,13 +39,17 @@ func (b *book) reserve(h *Hold, least int) error {
 		if floor > available {
 			return &InsufficientError{Need: floor, Available: available, Held: b.held}
 		}
-		// floor <= available < need, so the output price is above 0.
-		spare := (available - floor) / price.Output
+		if floor > left {
+			return &BudgetError{InsufficientError{Need: floor, Available: left, Held: h.spending.Held}}
+		}
+		// floor <= min(available, left) < need, so the output price is above 0.
+		spare := (min(available, left) - floor) / price.Output
 		h.receipt.OutputLimit = least + int(spare)
 		need = floor + spare*price.Output
 	}
 	h.receipt.Hold = need
 	b.held += need
+	h.spending.hold(need)
 	if b.running == nil {
 		b.running = map[*Hold]struct{}{}
 	}
@@ -49,15 +58,20 @@ func (b *book) reserve(h *Hold, least int) error {
 }
 
 // price returns what of cost is charged: all of it, or, when it exceeds the hold,
-// what the hold and the rest of the balance pay.
-func (b *book) price(hold, cost money.Amount) (charge, writtenOff money.Amount) {
+// what the hold and the rest of the balance, and of the budget, pay.
+func (b *book) price(h *Hold, cost money.Amount) (charge, writtenOff money.Amount) {
+	hold := h.receipt.Hold
 	if cost <= hold {
 		return cost, 0
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	extra := min(cost-hold, b.granted-b.posted-b.held)
+	if h.spending != nil {
+		extra = min(extra, h.spending.Left(h.receipt.Budget.Amount))
+	}
 	b.held += extra // so that nobody else spends it before the charge is posted
+	h.spending.hold(extra)
 	return hold + extra, cost - hold - extra
 }
 
@@ -67,6 +81,7 @@ func (b *book) post(h *Hold, held, charge money.Amount) {
 	defer b.mu.Unlock()
 	b.held -= held
 	b.posted += charge
+	h.spending.post(held, charge)
 	delete(b.running, h)
 }
 

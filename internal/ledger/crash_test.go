@@ -49,8 +49,14 @@ func victim(dir string) {
 	select {}
 }
 
+// victims is the budget of most calls of a victim.
+var victims = ledger.Budget{ID: "budget_kill", Period: 202611, Amount: 1_000_000 * money.IU}
+
 func serve(b *books, account string, stream bool) error {
 	c := b.call(account, stream, 20)
+	if rand.IntN(3) > 0 {
+		c.Budget = victims
+	}
 	h, err := b.Reserve(c)
 	if err != nil {
 		return err
@@ -94,7 +100,15 @@ func TestKill(t *testing.T) {
 		b := open(t, dir, nil)
 		recovered += b.recovery.Settled
 		b.verify(t)
+		totals, err := b.db.Totals(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		spent := b.Spending(totals[0].AccountID, victims)
 		b.stop()
+		if got := spentOf(t, dir); spent.Held != 0 || spent.Spent != got {
+			t.Errorf("the budget has spent %+v, its charges are %d", spent, got)
+		}
 		check(t, dir, charged, delivered)
 		charges, parts = charges+len(charged), parts+len(delivered)
 	}
@@ -138,6 +152,21 @@ func kill(t *testing.T, dir string, d time.Duration) (charged, delivered map[str
 	}
 	_ = cmd.Wait() // it was killed
 	return charged, delivered
+}
+
+// spentOf adds up the charges of the victims' budget by plain SQL.
+func spentOf(t *testing.T, dir string) (sum money.Amount) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "parley.db")+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	err = db.QueryRow(`SELECT coalesce(sum(amount), 0) FROM charge_row WHERE budget = (SELECT number FROM budget WHERE id = ? AND period = ?)`, victims.ID, victims.Period).Scan(&sum)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
 }
 
 func check(t *testing.T, dir string, charged, delivered map[string]int64) {

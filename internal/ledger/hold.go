@@ -20,6 +20,7 @@ type Call struct {
 	PlanVersion  string
 	Stream       bool
 	CreatedAt    time.Time
+	Budget       Budget // of the key; the zero value is none
 	PromptTokens int
 	// Output is the most tokens that the answer may have. When the balance does not
 	// cover it, the hold covers fewer, but not fewer than LeastOutput.
@@ -45,7 +46,8 @@ type Outcome struct {
 type Hold struct {
 	ledger    *Ledger
 	book      *book
-	receipt   Receipt // not changed after Reserve
+	spending  *Spending // of the budget, guarded by the book; nil without one
+	receipt   Receipt   // not changed after Reserve
 	delivered atomic.Int64
 	slot      Slot
 	opened    *pending
@@ -53,8 +55,8 @@ type Hold struct {
 }
 
 // Reserve sets aside credit for a whole call: its prompt and as much output as the
-// hold's OutputLimit says. Nothing is written. It fails with [*InsufficientError] or
-// [ErrUnavailable]; calls that cost nothing are never insufficient.
+// hold's OutputLimit says. Nothing is written. It fails with [*InsufficientError],
+// [*BudgetError] or [ErrUnavailable]; calls that cost nothing are never insufficient.
 func (l *Ledger) Reserve(c Call) (*Hold, error) {
 	if err := l.Available(); err != nil {
 		return nil, err
@@ -62,9 +64,12 @@ func (l *Ledger) Reserve(c Call) (*Hold, error) {
 	h := &Hold{ledger: l, book: l.book(c.AccountID), receipt: Receipt{
 		RequestID: c.RequestID, CompletionID: c.CompletionID, AccountID: c.AccountID, KeyID: c.KeyID,
 		Model: c.Model, PriceID: c.PriceID, Price: c.Price, PlanVersion: c.PlanVersion, Stream: c.Stream,
-		CreatedAt: c.CreatedAt, PromptTokens: c.PromptTokens, OutputLimit: c.Output,
+		CreatedAt: c.CreatedAt, Budget: c.Budget, PromptTokens: c.PromptTokens, OutputLimit: c.Output,
 		State: Running, UsageSource: UsageNone,
 	}}
+	if c.Budget.ID != "" {
+		h.spending = l.spending(c.Budget)
+	}
 	if err := h.book.reserve(h, c.LeastOutput); err != nil {
 		return nil, err
 	}
@@ -121,7 +126,7 @@ func (h *Hold) Settle(o Outcome) (Receipt, error) {
 		return r, fmt.Errorf("charge of %s: %w", r.RequestID, err)
 	}
 	held := r.Hold
-	r.Charge, r.WrittenOff = h.book.price(r.Hold, cost)
+	r.Charge, r.WrittenOff = h.book.price(h, cost)
 	held = max(held, r.Charge)
 	p, err := h.resolve(&r, held)
 	if err != nil {

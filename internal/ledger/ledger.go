@@ -88,6 +88,8 @@ type Totals struct {
 // after an error.
 type Store interface {
 	Totals(ctx context.Context) ([]Totals, error)
+	// Budgets are all that anything was spent from.
+	Budgets(ctx context.Context) ([]BudgetTotal, error)
 	OpenHolds(ctx context.Context) ([]Receipt, error)
 	Commit(ctx context.Context, ops []Op) ([]Result, error)
 }
@@ -114,6 +116,7 @@ type Ledger struct {
 	store    Store
 	progress Progress
 	books    sync.Map // account id -> *book
+	budgets  sync.Map // budgetKey -> *Spending, guarded by the book of its account
 	queue    chan *pending
 	wake     chan struct{} // for the committer; closed by Close
 	turn     chan struct{} // full while somebody writes
@@ -156,6 +159,13 @@ func Open(ctx context.Context, store Store, progress Progress) (*Ledger, Recover
 	}
 	for _, t := range totals {
 		l.books.Store(t.AccountID, &book{granted: t.Granted, posted: t.Posted})
+	}
+	budgets, err := store.Budgets(ctx)
+	if err != nil {
+		return nil, rec, err
+	}
+	for _, t := range budgets {
+		l.budgets.Store(budgetKey{t.ID, t.Period}, &Spending{Spent: t.Spent})
 	}
 	go l.commit()
 	return l, rec, nil

@@ -59,6 +59,7 @@ type Receipt struct {
 	PlanVersion  string
 	Stream       bool
 	CreatedAt    time.Time
+	Budget       Budget // that the charge counts for; not told of receipts that are read
 
 	PromptTokens     int
 	CachedTokens     int // of the prompt tokens

@@ -7,6 +7,7 @@ package ratelimit
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 )
@@ -23,7 +24,10 @@ type Claim struct {
 	Account, Key string // ids
 	// The account's limits bind all its keys together, the key's bind it in addition.
 	AccountLimits, KeyLimits Limits
-	Tokens                   int64 // the most that the call can use
+	// ModelLimits bind the account's calls of the model, all its keys together, too.
+	Model       string
+	ModelLimits Limits
+	Tokens      int64 // the most that the call can use
 }
 
 // Kind is what was short.
@@ -77,7 +81,8 @@ type account struct {
 	mu    sync.Mutex
 	dead  bool // no longer in the limiter's map
 	scope scope
-	keys  map[string]*scope
+	// Models are counted where they are limited, and after a restart.
+	keys, models map[string]*scope
 }
 
 type scope struct {
@@ -93,11 +98,29 @@ func New(now time.Time) *Limiter {
 
 // Ticket is a call that was let in. Exactly one of Done and Cancel must be called.
 type Ticket struct {
-	limiter      *Limiter
-	account      *account
-	key          *scope
-	claim        Claim
-	inAcct, inKy entry
+	limiter *Limiter
+	account *account
+	tokens  int64 // claimed
+	places  places
+}
+
+// places are the scopes that a call is counted in: the account's, the key's and, where it
+// is limited, the model's; that of others is nil.
+type places [3]place
+
+type place struct {
+	scope  *scope
+	limits Limits
+	in     entry
+}
+
+// all calls do for each of them.
+func (p *places) all(do func(*place)) {
+	for i := range p {
+		if p[i].scope != nil {
+			do(&p[i])
+		}
+	}
 }
 
 // lock returns the account, locked.
@@ -109,7 +132,7 @@ func (l *Limiter) lock(id string) *account {
 		if a == nil {
 			l.mu.Lock()
 			if a = l.accounts[id]; a == nil {
-				a = &account{keys: map[string]*scope{}}
+				a = &account{keys: map[string]*scope{}, models: map[string]*scope{}}
 				l.accounts[id] = a
 			}
 			l.mu.Unlock()
@@ -122,13 +145,23 @@ func (l *Limiter) lock(id string) *account {
 	}
 }
 
-func (a *account) key(id string) *scope {
-	k := a.keys[id]
-	if k == nil {
-		k = new(scope)
-		a.keys[id] = k
+func scopeOf(scopes map[string]*scope, id string) *scope {
+	s := scopes[id]
+	if s == nil {
+		s = new(scope)
+		scopes[id] = s
 	}
-	return k
+	return s
+}
+
+// places are those of a call, up to now.
+func (a *account) places(now time.Duration, c Claim) places {
+	p := places{{scope: &a.scope, limits: c.AccountLimits}, {scope: scopeOf(a.keys, c.Key), limits: c.KeyLimits}}
+	if c.ModelLimits != (Limits{}) {
+		p[2] = place{scope: scopeOf(a.models, c.Model), limits: c.ModelLimits}
+	}
+	p.all(func(p *place) { p.scope.window.advance(now) })
+	return p
 }
 
 // Take lets the call in, counting it against every limit, or refuses it with
@@ -137,23 +170,21 @@ func (l *Limiter) Take(now time.Time, c Claim) (*Ticket, Status, error) {
 	at := now.Sub(l.start)
 	a := l.lock(c.Account)
 	defer a.mu.Unlock()
-	k := a.key(c.Key)
-	a.scope.window.advance(at)
-	k.window.advance(at)
-	for _, s := range []struct {
-		scope  *scope
-		limits Limits
-	}{{&a.scope, c.AccountLimits}, {k, c.KeyLimits}} {
-		if d := s.scope.check(at, s.limits, c.Tokens); d != nil {
-			return nil, a.status(at, k, c), d
+	t := &Ticket{limiter: l, account: a, tokens: c.Tokens, places: a.places(at, c)}
+	for i := range t.places {
+		p := &t.places[i]
+		if p.scope == nil {
+			continue
+		}
+		if d := p.scope.check(at, p.limits, c.Tokens); d != nil {
+			return nil, t.places.status(at), d
 		}
 	}
-	t := &Ticket{limiter: l, account: a, key: k, claim: c}
-	t.inAcct = a.scope.window.add(at, 1, c.Tokens, c.AccountLimits)
-	t.inKy = k.window.add(at, 1, c.Tokens, c.KeyLimits)
-	a.scope.running++
-	k.running++
-	return t, a.status(at, k, c), nil
+	t.places.all(func(p *place) {
+		p.in = p.scope.window.add(at, 1, c.Tokens, p.limits)
+		p.scope.running++
+	})
+	return t, t.places.status(at), nil
 }
 
 // check says which limit a call of that many tokens would break.
@@ -179,17 +210,17 @@ func (s *scope) check(at time.Duration, l Limits, tokens int64) *DeniedError {
 }
 
 // status tells of the scope with the least remaining.
-func (a *account) status(at time.Duration, k *scope, c Claim) (s Status) {
+func (p *places) status(at time.Duration) (s Status) {
 	least := func(dst *Window, w *window, limit, used int64) {
 		if left := max(0, limit-used); limit > 0 && (dst.Limit == 0 || left < dst.Remaining) {
 			*dst = Window{Limit: limit, Remaining: left, Reset: w.empty(at)}
 		}
 	}
-	acct, key := &a.scope.window, &k.window
-	least(&s.Requests, acct, c.AccountLimits.Requests, acct.requests)
-	least(&s.Requests, key, c.KeyLimits.Requests, key.requests)
-	least(&s.Tokens, acct, c.AccountLimits.Tokens, acct.tokens)
-	least(&s.Tokens, key, c.KeyLimits.Tokens, key.tokens)
+	p.all(func(p *place) {
+		w := &p.scope.window
+		least(&s.Requests, w, p.limits.Requests, w.requests)
+		least(&s.Tokens, w, p.limits.Tokens, w.tokens)
+	})
 	return s
 }
 
@@ -198,10 +229,8 @@ func (l *Limiter) Peek(now time.Time, c Claim) Status {
 	at := now.Sub(l.start)
 	a := l.lock(c.Account)
 	defer a.mu.Unlock()
-	k := a.key(c.Key)
-	a.scope.window.advance(at)
-	k.window.advance(at)
-	return a.status(at, k, c)
+	p := a.places(at, c)
+	return p.status(at)
 }
 
 // Sweep forgets scopes that hold nothing, so that a minute after its last call an
@@ -212,12 +241,10 @@ func (l *Limiter) Sweep(now time.Time) {
 	defer l.mu.Unlock()
 	for id, a := range l.accounts {
 		a.mu.Lock()
-		for id, k := range a.keys {
-			if k.idle(at) {
-				delete(a.keys, id)
-			}
+		for _, scopes := range []map[string]*scope{a.keys, a.models} {
+			maps.DeleteFunc(scopes, func(_ string, s *scope) bool { return s.idle(at) })
 		}
-		if len(a.keys) == 0 && a.scope.idle(at) {
+		if len(a.keys) == 0 && len(a.models) == 0 && a.scope.idle(at) {
 			a.dead = true
 			delete(l.accounts, id)
 		}
@@ -234,57 +261,48 @@ func (s *scope) idle(at time.Duration) bool {
 // where it was counted; what it used beyond its claim counts now.
 func (t *Ticket) Done(now time.Time, tokens int64) {
 	at := now.Sub(t.limiter.start)
-	a := t.account
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, s := range []struct {
-		scope  *scope
-		in     entry
-		limits Limits
-	}{{&a.scope, t.inAcct, t.claim.AccountLimits}, {t.key, t.inKy, t.claim.KeyLimits}} {
-		w := &s.scope.window
+	t.account.mu.Lock()
+	defer t.account.mu.Unlock()
+	t.places.all(func(p *place) {
+		w := &p.scope.window
 		w.advance(at)
-		s.scope.running--
-		if over := tokens - t.claim.Tokens; over > 0 {
-			w.add(at, 0, over, s.limits)
+		p.scope.running--
+		if over := tokens - t.tokens; over > 0 {
+			w.add(at, 0, over, p.limits)
 		} else {
-			w.correct(s.in, 0, over)
+			w.correct(p.in, 0, over)
 		}
-	}
+	})
 }
 
 // Cancel takes the call back as if it had never been let in.
 func (t *Ticket) Cancel() {
-	a := t.account
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, s := range []struct {
-		scope *scope
-		in    entry
-	}{{&a.scope, t.inAcct}, {t.key, t.inKy}} {
-		s.scope.running--
-		s.scope.window.forget(s.in, 1, t.claim.Tokens)
-	}
+	t.account.mu.Lock()
+	defer t.account.mu.Unlock()
+	t.places.all(func(p *place) {
+		p.scope.running--
+		p.scope.window.forget(p.in, 1, t.tokens)
+	})
 }
 
 // Past is a call of the last minute, from before a restart.
 type Past struct {
-	Account, Key string
-	At           time.Time
-	Tokens       int64
+	Account, Key, Model string
+	At                  time.Time
+	Tokens              int64
 }
 
 // Restore counts calls of before the limiter was made, in the order of their times.
 // Those more than a minute older than it have no effect.
 func (l *Limiter) Restore(calls []Past) {
 	for _, c := range calls {
-		at := c.At.Sub(l.start)
-		if at <= 0 {
+		when := c.At.Sub(l.start)
+		if when <= 0 {
 			continue
 		}
 		a := l.lock(c.Account)
-		for _, s := range []*scope{&a.scope, a.key(c.Key)} {
-			s.window.add(at, 1, c.Tokens, Limits{Requests: 1, Tokens: 1}) // each a group of its own
+		for _, s := range []*scope{&a.scope, scopeOf(a.keys, c.Key), scopeOf(a.models, c.Model)} {
+			s.window.add(when, 1, c.Tokens, Limits{Requests: 1, Tokens: 1}) // each a group of its own
 		}
 		a.mu.Unlock()
 	}

@@ -298,3 +298,54 @@ func BenchmarkTake(b *testing.B) {
 		t.Done(now, 50)
 	}
 }
+
+// A limit on a model binds the account's calls of it, whatever the key, and no others. A
+// call that it refuses is counted nowhere, and a restart forgets nothing of it.
+func TestModelLimits(t *testing.T) {
+	t.Parallel()
+	claim := func(key, model string) ratelimit.Claim {
+		c := ratelimit.Claim{Account: "a", Key: key, AccountLimits: ratelimit.Limits{Requests: 100}, Model: model, Tokens: 10}
+		if model == "big" {
+			c.ModelLimits = ratelimit.Limits{Requests: 3, Tokens: 100}
+		}
+		return c
+	}
+	l := ratelimit.New(epoch)
+	l.Restore([]ratelimit.Past{
+		{Account: "a", Key: "k", Model: "big", At: epoch.Add(-30 * time.Second), Tokens: 10},
+		{Account: "a", Key: "k", Model: "small", At: epoch.Add(-30 * time.Second), Tokens: 10},
+		{Account: "b", Key: "l", Model: "big", At: epoch.Add(-30 * time.Second), Tokens: 10},
+	})
+	for _, key := range []string{"k", "j"} {
+		if _, _, err := l.Take(epoch, claim(key, "big")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, status, err := l.Take(epoch, claim("i", "big"))
+	d := denied(t, err)
+	if d == nil || d.Kind != ratelimit.Requests || d.Limit != 3 || d.Used != 3 || d.RetryAfter != 30*time.Second {
+		t.Fatalf("the fourth call of the model gives %+v", d)
+	}
+	if want := (ratelimit.Window{Limit: 3, Reset: time.Minute}); status.Requests != want {
+		t.Errorf("it is told %+v, want %+v", status.Requests, want)
+	}
+	if _, _, err := l.Take(epoch, claim("k", "small")); err != nil {
+		t.Errorf("another model gives %v", err)
+	}
+	if s := l.Peek(epoch, claim("k", "small")); s.Requests.Remaining != 95 {
+		t.Errorf("%d requests remain of the account, want 95: two before, two of big, one of small", s.Requests.Remaining)
+	}
+	// What is given back, is given back here too.
+	later := epoch.Add(30 * time.Second)
+	ticket, _, err := l.Take(later, claim("i", "big"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := l.Peek(later, claim("i", "big")); s.Tokens.Remaining != 70 {
+		t.Errorf("%d tokens remain, want 70", s.Tokens.Remaining)
+	}
+	ticket.Done(later, 4)
+	if s := l.Peek(later, claim("i", "big")); s.Tokens.Remaining != 76 {
+		t.Errorf("%d tokens remain after the end, want 76", s.Tokens.Remaining)
+	}
+}

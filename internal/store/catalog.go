@@ -41,14 +41,31 @@ func (d *DB) SaveCatalog(ctx context.Context, models []catalog.Model, plans []ac
 			if err != nil {
 				return err
 			}
-			p.Version = rowID("plan_", p.ID, p.RPM, p.TPM, p.Concurrency, string(list))
-			if _, err := tx.ExecContext(ctx, `INSERT INTO plan_version (id, plan, rpm, tpm, concurrency, models, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING`,
-				p.Version, p.ID, p.RPM, p.TPM, p.Concurrency, string(list), now); err != nil {
+			limits, err := modelLimits(p)
+			if err != nil {
+				return err
+			}
+			p.Version = rowID("plan_", p.ID, p.RPM, p.TPM, p.Concurrency, string(list), string(limits))
+			if _, err := tx.ExecContext(ctx, `INSERT INTO plan_version (id, plan, rpm, tpm, concurrency, models, created_at, limits) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING`,
+				p.Version, p.ID, p.RPM, p.TPM, p.Concurrency, string(list), now, string(limits)); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// modelLimits is the plan's limits on models as they are stored, in the order of names.
+func modelLimits(p *account.Plan) ([]byte, error) {
+	type limits struct {
+		RPM int64 `json:"rpm"`
+		TPM int64 `json:"tpm"`
+	}
+	all := map[string]limits{}
+	for id, l := range p.ModelLimits {
+		all[id] = limits{l.Requests, l.Tokens}
+	}
+	return json.Marshal(all)
 }
 
 func rowID(prefix string, parts ...any) string {

@@ -61,6 +61,8 @@ func (d *DB) withJournal(ctx context.Context, f func(*journal) error) error {
 type batch struct {
 	*journal
 	spent map[int64]spending // by the number of the account
+	// budgets is what is spent of each, by its number; nil until there is one.
+	budgets map[int64]money.Amount
 }
 
 // spending is what an account spends in a batch.
@@ -78,8 +80,12 @@ func (b *batch) open(ctx context.Context, r *ledger.Receipt) (ledger.Result, err
 	if err != nil {
 		return ledger.Result{}, err
 	}
+	budget, err := b.budgetNumber(ctx, r)
+	if err != nil {
+		return ledger.Result{}, err
+	}
 	_, err = b.exec(ctx, b.journal.open, r.RequestID, r.CompletionID, account, terms,
-		int64(r.PromptTokens), int64(r.OutputLimit), int64(r.Hold), micros(r.CreatedAt))
+		int64(r.PromptTokens), int64(r.OutputLimit), int64(r.Hold), micros(r.CreatedAt), budget)
 	return ledger.Result{Applied: true}, err
 }
 
@@ -102,6 +108,10 @@ func (b *batch) close(ctx context.Context, r *ledger.Receipt) (ledger.Result, er
 	if err != nil {
 		return ledger.Result{}, err
 	}
+	budget, err := b.budgetNumber(ctx, r)
+	if err != nil {
+		return ledger.Result{}, err
+	}
 	spent := b.spent[account]
 	var previous any // NULL: the last of the batches before
 	if spent.last != "" {
@@ -109,11 +119,17 @@ func (b *batch) close(ctx context.Context, r *ledger.Receipt) (ledger.Result, er
 	}
 	n, err := b.exec(ctx, b.charge, r.RequestID, r.CompletionID, account, terms, outcome, previous, micros(r.CreatedAt),
 		int64(r.PromptTokens), int64(r.CachedTokens), int64(r.CompletionTokens), int64(r.OutputLimit),
-		int64(r.Hold), int64(r.Charge), int64(r.WrittenOff), r.FirstToken.Microseconds(), r.Total.Microseconds())
+		int64(r.Hold), int64(r.Charge), int64(r.WrittenOff), r.FirstToken.Microseconds(), r.Total.Microseconds(), budget)
 	if err != nil || n == 0 {
 		return ledger.Result{}, err
 	}
 	b.spent[account] = spending{spent.amount + r.Charge, r.RequestID}
+	if n, ok := budget.(int64); ok {
+		if b.budgets == nil {
+			b.budgets = map[int64]money.Amount{}
+		}
+		b.budgets[n] += r.Charge
+	}
 	return ledger.Result{Applied: true}, nil
 }
 
@@ -151,6 +167,15 @@ func (b *batch) post(ctx context.Context) error {
 			return err
 		}
 	}
+	for budget, amount := range b.budgets {
+		n, err := b.exec(ctx, b.spend, int64(amount), budget)
+		if err == nil && n != 1 {
+			err = fmt.Errorf("no budget of number %d", budget)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -166,6 +191,12 @@ type outcome struct {
 	usageSource ledger.UsageSource
 	target      string
 	attempts    int64
+}
+
+// budget is what a charge counts for beside its account.
+type budget struct {
+	id     string
+	period int64
 }
 
 func (b *batch) accountNumber(ctx context.Context, id string) (int64, error) {
@@ -192,6 +223,15 @@ func (b *batch) outcomeNumber(ctx context.Context, r *ledger.Receipt) (int64, er
 	o := outcome{r.Stream, int64(r.Status), r.ErrorCode, r.State, r.Ending, r.UsageSource, r.Target, int64(r.Attempts)}
 	return number(ctx, b.journal, b.outcomes, o, [2]statement{b.findOutcome, b.addOutcome},
 		o.stream, o.status, o.errorCode, string(o.state), string(o.ending), string(o.usageSource), o.target, o.attempts)
+}
+
+// budgetNumber is nil, which is NULL, for a call without a budget.
+func (b *batch) budgetNumber(ctx context.Context, r *ledger.Receipt) (any, error) {
+	if r.Budget.ID == "" {
+		return nil, nil
+	}
+	row := budget{r.Budget.ID, r.Budget.Period}
+	return number(ctx, b.journal, b.journal.budgets, row, [2]statement{b.findBudget, b.addBudget}, row.id, row.period)
 }
 
 // number is the number of row: remembered, found or added. The statements find and add it.

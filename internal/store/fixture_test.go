@@ -58,7 +58,7 @@ func addAccount(t testing.TB, db *store.DB, name string) string {
 
 // key is a key of the account as Create makes them, with a hash of its own.
 func key(accountID string) apikey.Key {
-	k := apikey.Key{ID: ident.New(ident.Key), AccountID: accountID, Name: "laptop", Prefix: "sk-parley-abcd", Last4: "wxyz", CreatedAt: at}
+	k := apikey.Key{ID: ident.New(ident.Key), AccountID: accountID, Name: "laptop", Prefix: "sk-parley-abcd", Last4: "wxyz", Scopes: account.DefaultScopes, CreatedAt: at}
 	copy(k.Hash[:], ident.RequestID())
 	return k
 }

@@ -19,11 +19,13 @@ type journal struct {
 	findOutcome, addOutcome       statement
 	open, closeHold, charge, post statement
 	grant, addGrant, granted      statement
+	findBudget, addBudget, spend  statement
 
 	// Numbers of rows that never change.
 	accounts map[string]int64
 	terms    map[terms]int64
 	outcomes map[outcome]int64
+	budgets  map[budget]int64
 }
 
 // maxNumbers bounds what is remembered of one table: about 2 MB.
@@ -49,23 +51,26 @@ func (j *journal) texts() map[*statement]string {
 			AND ending = ? AND usage_source = ? AND target = ? AND attempts = ?`,
 		&j.addOutcome: `INSERT INTO outcome (stream, status, error_code, state, ending, usage_source, target, attempts)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
-		&j.open: `INSERT INTO hold_row (id, completion_id, account, terms, prompt_tokens, output_limit, amount, created_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		&j.open: `INSERT INTO hold_row (id, completion_id, account, terms, prompt_tokens, output_limit, amount, created_at, budget)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		&j.closeHold: `DELETE FROM hold_row WHERE id = ?`,
 		&j.charge: `INSERT INTO charge_row (id, completion_id, account, terms, outcome, previous, created_at, prompt_tokens, cached_tokens,
-				completion_tokens, output_limit, held, amount, written_off, first_token_us, total_us)
-			VALUES (?, ?, ?3, ?, ?, coalesce(?, (SELECT last FROM account WHERE number = ?3)), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+				completion_tokens, output_limit, held, amount, written_off, first_token_us, total_us, budget)
+			VALUES (?, ?, ?3, ?, ?, coalesce(?, (SELECT last FROM account WHERE number = ?3)), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO NOTHING`,
 		&j.post: `UPDATE account SET posted = posted + ?, last = ? WHERE number = ?`,
 		&j.grant: `INSERT INTO credit_grant (id, account_id, amount, note, source, created_at) VALUES (?, ?, ?, ?, ?, ?)
 			ON CONFLICT (account_id, source) DO NOTHING`,
-		&j.addGrant: `UPDATE account SET granted = granted + ? WHERE number = ?`,
-		&j.granted:  `SELECT created_at FROM credit_grant WHERE account_id = ? AND source = ?`,
+		&j.addGrant:   `UPDATE account SET granted = granted + ? WHERE number = ?`,
+		&j.granted:    `SELECT created_at FROM credit_grant WHERE account_id = ? AND source = ?`,
+		&j.findBudget: `SELECT number FROM budget WHERE id = ? AND period = ?`,
+		&j.addBudget:  `INSERT INTO budget (id, period) VALUES (?, ?) RETURNING number`,
+		&j.spend:      `UPDATE budget SET spent = spent + ? WHERE number = ?`,
 	}
 }
 
 func newJournal(ctx context.Context, conn driver.Conn) (*journal, error) {
-	j := &journal{conn: conn, accounts: map[string]int64{}, terms: map[terms]int64{}, outcomes: map[outcome]int64{}}
+	j := &journal{conn: conn, accounts: map[string]int64{}, terms: map[terms]int64{}, outcomes: map[outcome]int64{}, budgets: map[budget]int64{}}
 	for st, text := range j.texts() {
 		prepared, err := conn.(driver.ConnPrepareContext).PrepareContext(ctx, text)
 		if err != nil {
@@ -135,6 +140,7 @@ func (j *journal) transact(ctx context.Context, f func() error) error {
 		clear(j.accounts)
 		clear(j.terms)
 		clear(j.outcomes)
+		clear(j.budgets)
 		_, _ = j.exec(context.WithoutCancel(ctx), j.rollback)
 	}
 	return err

@@ -19,15 +19,21 @@ func (d *DB) Totals(ctx context.Context) ([]ledger.Totals, error) {
 	return rows(rs, err, func(rs *sql.Rows, t *ledger.Totals) error { return rs.Scan(&t.AccountID, &t.Granted, &t.Posted) })
 }
 
+// Budgets returns what was spent of every budget.
+func (d *DB) Budgets(ctx context.Context) ([]ledger.BudgetTotal, error) {
+	rs, err := d.read.QueryContext(ctx, `SELECT id, period, spent FROM budget`)
+	return rows(rs, err, func(rs *sql.Rows, t *ledger.BudgetTotal) error { return rs.Scan(&t.ID, &t.Period, &t.Spent) })
+}
+
 // OpenHolds returns the streams that were running when the last process ended.
 func (d *DB) OpenHolds(ctx context.Context) ([]ledger.Receipt, error) {
 	rs, err := d.read.QueryContext(ctx, `SELECT h.id, h.completion_id, h.account_id, h.key_id, h.model, h.price_id, h.plan_version,
-			h.prompt_tokens, h.output_limit, h.amount, h.created_at, p.input, p.cached, p.output
-		FROM hold h JOIN model_price p ON p.id = h.price_id ORDER BY h.id`)
+			h.prompt_tokens, h.output_limit, h.amount, h.created_at, p.input, p.cached, p.output, coalesce(b.id, ''), coalesce(b.period, 0)
+		FROM hold h JOIN model_price p ON p.id = h.price_id JOIN hold_row r ON r.id = h.id LEFT JOIN budget b ON b.number = r.budget ORDER BY h.id`)
 	return rows(rs, err, func(rs *sql.Rows, r *ledger.Receipt) error {
 		var created sql.NullInt64
 		err := rs.Scan(&r.RequestID, &r.CompletionID, &r.AccountID, &r.KeyID, &r.Model, &r.PriceID, &r.PlanVersion,
-			&r.PromptTokens, &r.OutputLimit, &r.Hold, &created, &r.Price.Input, &r.Price.CachedInput, &r.Price.Output)
+			&r.PromptTokens, &r.OutputLimit, &r.Hold, &created, &r.Price.Input, &r.Price.CachedInput, &r.Price.Output, &r.Budget.ID, &r.Budget.Period)
 		r.Stream, r.CreatedAt, r.State = true, instant(created), ledger.Running
 		return err
 	})

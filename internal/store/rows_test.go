@@ -1,10 +1,12 @@
 package store_test
 
 import (
+	stdcmp "cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +21,7 @@ import (
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/store"
 )
 
@@ -69,7 +72,10 @@ func TestKeys(t *testing.T) {
 	acct := addAccount(t, db, "Acme")
 	all, none, some := key(acct), key(acct), key(acct)
 	none.Models, none.ExpiresAt = []string{}, at.Add(time.Hour)
-	some.Models = []string{"m", `odd "name", [x]`}
+	none.Budget = account.Budget{ID: "budget_a", Amount: 25 * money.IU}
+	some.Models, some.Scopes = []string{"m", `odd "name", [x]`}, account.ScopeBilling|account.ScopeKeysWrite
+	some.Budget = account.Budget{ID: "budget_a", Amount: 7, Monthly: true}
+	some.Networks = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::1/128")}
 	want := map[string]apikey.Key{all.ID: all, none.ID: none, some.ID: some}
 	for _, k := range want {
 		if err := db.CreateKey(ctx, k); err != nil {
@@ -101,7 +107,7 @@ func TestKeys(t *testing.T) {
 	for _, k := range keys {
 		got[k.ID] = k
 	}
-	if diff := cmp.Diff(want, got); diff != "" { // nil and empty Models differ
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" { // nil and empty Models differ
 		t.Errorf("Keys differ (-want +got):\n%s", diff)
 	}
 }
@@ -126,6 +132,74 @@ func TestCreateKey_Refused(t *testing.T) {
 	}
 }
 
+// What can be changed of a key is written, and nothing else of it.
+func TestUpdateKey(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := open(t, t.TempDir())
+	acct := addAccount(t, db, "Acme")
+	k, gone := key(acct), key(acct)
+	for _, k := range []apikey.Key{k, gone} {
+		if err := db.CreateKey(ctx, k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.RevokeKey(ctx, gone.ID, at); err != nil {
+		t.Fatal(err)
+	}
+	k.Name, k.Models, k.ExpiresAt, k.RPM, k.TPM = "phone", []string{"m"}, at.Add(time.Hour), 7, 8
+	k.Scopes, k.Networks = account.ScopeBilling, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	k.Budget = account.Budget{ID: "budget_x", Amount: 5, Monthly: true}
+	other := k
+	other.Prefix, other.Last4, other.CreatedAt, other.LastUsedAt, other.ReplacedBy, other.RevokedAt = "x", "x", at.Add(time.Hour), at, gone.ID, at
+	if err := db.UpdateKey(ctx, other); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []apikey.Key{gone, key(acct)} {
+		if err := db.UpdateKey(ctx, k); !errors.Is(err, apikey.ErrNotFound) {
+			t.Errorf("UpdateKey of %s gives %v, want ErrNotFound", k.ID, err)
+		}
+	}
+	gone.RevokedAt = at
+	keys, err := db.Keys(ctx)
+	byID := cmpopts.SortSlices(func(a, b apikey.Key) bool { return a.ID < b.ID })
+	if diff := cmp.Diff([]apikey.Key{k, gone}, keys, byID, cmpopts.EquateComparable(netip.Prefix{})); err != nil || diff != "" {
+		t.Errorf("Keys: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+// A key is replaced once: by both rows, or by none.
+func TestReplaceKey(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := open(t, t.TempDir())
+	acct := addAccount(t, db, "Acme")
+	old, next, late := key(acct), key(acct), key(acct)
+	if err := db.CreateKey(ctx, old); err != nil {
+		t.Fatal(err)
+	}
+	old.ReplacedBy, old.ExpiresAt = next.ID, at.Add(time.Hour)
+	if err := db.ReplaceKey(ctx, old, next); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.RevokeKey(ctx, next.ID, at); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []apikey.Key{old, next, key(acct)} { // replaced, revoked, not there
+		if err := db.ReplaceKey(ctx, k, late); !errors.Is(err, apikey.ErrReplaced) {
+			t.Errorf("ReplaceKey of %s gives %v, want ErrReplaced", k.ID, err)
+		}
+	}
+	next.RevokedAt = at
+	keys, err := db.Keys(ctx)
+	slices.SortFunc(keys, func(a, b apikey.Key) int { return strings.Compare(a.ID, b.ID) })
+	want := []apikey.Key{old, next}
+	slices.SortFunc(want, func(a, b apikey.Key) int { return strings.Compare(a.ID, b.ID) })
+	if diff := cmp.Diff(want, keys); err != nil || diff != "" {
+		t.Errorf("Keys: %v (-want +got):\n%s", err, diff)
+	}
+}
+
 func TestKeys_DamagedRow(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -133,6 +207,9 @@ func TestKeys_DamagedRow(t *testing.T) {
 		`UPDATE api_key SET hash = x'00112233'`,
 		`UPDATE api_key SET hash = hash || x'00'`,
 		`UPDATE api_key SET models = 'm'`,
+		`UPDATE api_key SET scopes = 'chat root'`,
+		`UPDATE api_key SET scopes = ''`,
+		`UPDATE api_key SET networks = '10.0.0.0/8 anywhere'`,
 	} {
 		db := open(t, t.TempDir())
 		if err := db.CreateKey(ctx, key(addAccount(t, db, "Acme"))); err != nil {
@@ -191,7 +268,7 @@ func TestSaveCatalog_RowsAreDistinct(t *testing.T) {
 	n := []int64{0, 1, 10, 0xd800, 0xd801, 1_114_111, 1_114_112, 2_000_000, 3_000_000, 1 << 62}
 	for _, rpm := range n {
 		for _, tpm := range n {
-			plans := []account.Plan{{ID: "pro", RPM: rpm, TPM: tpm}, {ID: "p", RPM: rpm, TPM: tpm}, {ID: "pro", RPM: rpm, Concurrency: tpm + 1}}
+			plans := []account.Plan{{ID: "pro", RPM: rpm, TPM: tpm}, {ID: "p", RPM: rpm, TPM: tpm}, {ID: "pro", RPM: rpm, Concurrency: tpm + 1}, {ID: "pro", RPM: rpm, ModelLimits: map[string]ratelimit.Limits{"m": {Tokens: tpm + 1}}}}
 			if err := db.SaveCatalog(ctx, nil, plans); err != nil {
 				t.Fatal(err)
 			}
@@ -321,6 +398,7 @@ func TestOpenHolds(t *testing.T) {
 	acct := addAccount(t, db, "Acme")
 	commit(t, db, grant(acct, 10_000, ""))
 	first, second := receipt(acct, price, true), receipt(acct, price, true)
+	second.Budget = ledger.Budget{ID: "budget_x", Period: 202611}
 	commit(t, db, ledger.Op{Open: &second}, ledger.Op{Open: &first})
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -334,7 +412,7 @@ func TestOpenHolds(t *testing.T) {
 		want = append(want, ledger.Receipt{
 			RequestID: r.RequestID, CompletionID: r.CompletionID, AccountID: acct, KeyID: "key_x", Model: "m",
 			PriceID: price, Price: model().Price, PlanVersion: "plan_x", Stream: true, CreatedAt: at,
-			PromptTokens: 10, OutputLimit: 20, Hold: 500, State: ledger.Running,
+			PromptTokens: 10, OutputLimit: 20, Hold: 500, State: ledger.Running, Budget: r.Budget,
 		})
 	}
 	slices.SortFunc(want, func(a, b ledger.Receipt) int { return strings.Compare(a.RequestID, b.RequestID) })
@@ -373,6 +451,36 @@ func TestCommit_Results(t *testing.T) {
 	}
 	if n := query[int](t, db, `SELECT count(*) FROM hold`); n != 0 {
 		t.Errorf("%d holds are left, want 0", n)
+	}
+	clean(t, db)
+}
+
+// A charge counts for the budget that it cites, once, in its period and no other.
+func TestCommit_Budgets(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := open(t, t.TempDir())
+	price := savePrice(t, db, model())
+	acct := addAccount(t, db, "Acme")
+	commit(t, db, grant(acct, 10_000, ""))
+	on := func(id string, period int64) ledger.Op {
+		r := receipt(acct, price, false)
+		r.Budget = ledger.Budget{ID: id, Period: period, Amount: 1} // admission has decided
+		return ledger.Op{Close: &r}
+	}
+	twice := on("a", 202611)
+	none := receipt(acct, price, false)
+	stream := receipt(acct, price, true)
+	stream.Budget = ledger.Budget{ID: "held", Period: 0}
+	commit(t, db, on("a", 202611), twice, twice, on("a", 202612), on("b", 0), ledger.Op{Close: &none}, ledger.Op{Open: &stream})
+	commit(t, db, on("a", 202611), twice)
+	got, err := db.Budgets(ctx)
+	slices.SortFunc(got, func(a, b ledger.BudgetTotal) int {
+		return stdcmp.Or(stdcmp.Compare(a.ID, b.ID), stdcmp.Compare(a.Period, b.Period))
+	})
+	want := []ledger.BudgetTotal{{ID: "a", Period: 202611, Spent: 660}, {ID: "a", Period: 202612, Spent: 220}, {ID: "b", Spent: 220}, {ID: "held"}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("Budgets: %v (-want +got):\n%s", err, diff)
 	}
 	clean(t, db)
 }
@@ -437,6 +545,7 @@ func TestCommit_AllOrNothing(t *testing.T) {
 			before := books(t, db)
 
 			stream, whole := receipt(acct, price, true), receipt(acct, price, false)
+			whole.Budget = ledger.Budget{ID: "budget_x"}
 			ops := []ledger.Op{grant(acct, 1000, "x"), {Open: &stream}, {Close: &whole}, c.bad(acct, price), {Close: &stream}}
 			if _, err := db.Commit(context.Background(), ops); err == nil {
 				t.Fatal("Commit succeeds")
@@ -481,10 +590,13 @@ func TestClosed(t *testing.T) {
 		"UpdateAccount": func() error { return db.UpdateAccount(ctx, account.Account{}) },
 		"Keys":          func() error { _, err := db.Keys(ctx); return err },
 		"CreateKey":     func() error { return db.CreateKey(ctx, apikey.Key{}) },
+		"ReplaceKey":    func() error { return db.ReplaceKey(ctx, apikey.Key{}, apikey.Key{}) },
+		"UpdateKey":     func() error { return db.UpdateKey(ctx, apikey.Key{}) },
 		"RevokeKey":     func() error { return db.RevokeKey(ctx, "", at) },
 		"TouchKeys":     func() error { return db.TouchKeys(ctx, nil) },
 		"SaveCatalog":   func() error { return db.SaveCatalog(ctx, nil, nil) },
 		"Totals":        func() error { _, err := db.Totals(ctx); return err },
+		"Budgets":       func() error { _, err := db.Budgets(ctx); return err },
 		"OpenHolds":     func() error { _, err := db.OpenHolds(ctx); return err },
 		"Commit":        func() error { _, err := db.Commit(ctx, nil); return err },
 		"Receipts":      func() error { _, err := db.Receipts(ctx, "", 1); return err },
@@ -501,7 +613,7 @@ func TestClosed(t *testing.T) {
 func books(t testing.TB, db *store.DB) map[string][][]any {
 	t.Helper()
 	all := map[string][][]any{}
-	for _, table := range []string{"account", "credit_grant", "terms", "outcome", "hold_row", "charge_row"} {
+	for _, table := range []string{"account", "credit_grant", "terms", "outcome", "hold_row", "charge_row", "budget"} {
 		rs, err := db.Writer().QueryContext(context.Background(), `SELECT * FROM `+table+` ORDER BY 1`)
 		if err != nil {
 			t.Fatal(err)

@@ -32,6 +32,13 @@ var invariants = []struct{ name, query, detail string }{
 		difference,
 	},
 	{
+		"what budgets spent is the sum of their charges",
+		`SELECT b.id || CASE b.period WHEN 0 THEN '' ELSE ' in ' || b.period END, b.spent, coalesce(c.total, 0) FROM budget b
+		 LEFT JOIN (SELECT budget, sum(amount) AS total FROM charge_row WHERE budget IS NOT NULL GROUP BY budget) c ON c.budget = b.number
+		 WHERE b.spent <> coalesce(c.total, 0) ORDER BY b.id, b.period LIMIT 1`,
+		difference,
+	},
+	{
 		"posted and held are covered by what was granted",
 		`SELECT a.id, a.posted + coalesce(h.total, 0), a.granted FROM account a
 		 LEFT JOIN (SELECT account, sum(amount) AS total FROM hold_row GROUP BY account) h ON h.account = a.number
@@ -62,16 +69,18 @@ var invariants = []struct{ name, query, detail string }{
 		 WHERE NOT EXISTS (SELECT 1 FROM account a WHERE a.number = c.account)
 		    OR NOT EXISTS (SELECT 1 FROM terms t WHERE t.number = c.terms)
 		    OR NOT EXISTS (SELECT 1 FROM outcome o WHERE o.number = c.outcome)
+		    OR c.budget IS NOT NULL AND NOT EXISTS (SELECT 1 FROM budget b WHERE b.number = c.budget)
 		    OR c.previous IS NOT NULL AND NOT EXISTS (SELECT 1 FROM charge_row p WHERE p.id = c.previous AND p.account = c.account)
 		 UNION ALL
 		 SELECT h.id, 0, 0 FROM hold_row h
 		 WHERE NOT EXISTS (SELECT 1 FROM account a WHERE a.number = h.account)
 		    OR NOT EXISTS (SELECT 1 FROM terms t WHERE t.number = h.terms)
+		    OR h.budget IS NOT NULL AND NOT EXISTS (SELECT 1 FROM budget b WHERE b.number = h.budget)
 		 UNION ALL
 		 SELECT a.id, 0, 0 FROM account a
 		 WHERE a.last IS NOT NULL AND NOT EXISTS (SELECT 1 FROM charge_row c WHERE c.id = a.last AND c.account = a.number)
 		 LIMIT 1`,
-		"%[1]s: its account, terms, outcome or the charge before it is not there",
+		"%[1]s: its account, terms, outcome, budget or the charge before it is not there",
 	},
 	{
 		"what was voided cost nothing",

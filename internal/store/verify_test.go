@@ -23,6 +23,7 @@ const (
 	priced  = "every charge is its tokens at its price"
 	cites   = "every entry cites rows that are there"
 	voided  = "what was voided cost nothing"
+	budgets = "what budgets spent is the sum of their charges"
 	trial   = "all balances add up to all entries"
 )
 
@@ -44,8 +45,8 @@ func clean(t testing.TB, db *store.DB) {
 			t.Errorf("%s: %s", i.Name, i.Detail)
 		}
 	}
-	if !rep.OK() || len(rep.Invariants) != 8 {
-		t.Errorf("Verify proves %d laws, OK() = %v, want 8 and true", len(rep.Invariants), rep.OK())
+	if !rep.OK() || len(rep.Invariants) != 9 {
+		t.Errorf("Verify proves %d laws, OK() = %v, want 9 and true", len(rep.Invariants), rep.OK())
 	}
 	if got := query[string](t, db, `PRAGMA integrity_check`); got != "ok" {
 		t.Errorf("integrity_check says %s", got)
@@ -53,7 +54,7 @@ func clean(t testing.TB, db *store.DB) {
 }
 
 // kept is an account with 1,000 granted in two grants and 440 posted in two charges,
-// one voided call and one running stream that holds 500.
+// one voided call and one running stream that holds 500. Its streams count for a budget.
 type kept struct {
 	*store.DB
 	account, stream, whole, void, running string
@@ -67,6 +68,7 @@ func keep(t testing.TB) kept {
 	other := addAccount(t, db, "Other")
 	stream, whole, void, running := receipt(k.account, price, true), receipt(k.account, price, false), receipt(k.account, price, false), receipt(k.account, price, true)
 	void.State, void.PromptTokens, void.CachedTokens, void.CompletionTokens, void.Charge = ledger.Voided, 0, 0, 0, 0
+	stream.Budget, running.Budget = ledger.Budget{ID: "budget_k", Period: 202611}, ledger.Budget{ID: "budget_k", Period: 202611}
 	k.stream, k.whole, k.void, k.running = stream.RequestID, whole.RequestID, void.RequestID, running.RequestID
 	commit(t, db, grant(k.account, 900, ""), grant(k.account, 100, ""), grant(other, 77, ""),
 		ledger.Op{Open: &stream}, ledger.Op{Open: &running}, ledger.Op{Close: &stream}, ledger.Op{Close: &whole}, ledger.Op{Close: &void})
@@ -183,6 +185,28 @@ func TestVerify_Broken(t *testing.T) {
 		{
 			"a charge moved", func(k kept) string { return `UPDATE charge_row SET account = 77 WHERE id = '` + k.whole + `'` },
 			map[string][]string{cites: {"req_", "not there"}, posted: {"ACCOUNT", "difference 0.00000022"}},
+		},
+		{
+			"a budget's spending lowered", func(kept) string { return `UPDATE budget SET spent = spent - 20` },
+			map[string][]string{budgets: {"budget_k in 202611", "books say 0.0000002", "should be 0.00000022", "difference -0.00000002"}},
+		},
+		{
+			"a charge counted for a budget", func(k kept) string {
+				return `UPDATE charge_row SET budget = (SELECT number FROM budget) WHERE id = '` + k.whole + `'`
+			},
+			map[string][]string{budgets: {"budget_k in 202611", "difference -0.00000022"}},
+		},
+		{
+			"a charge no longer counted", func(k kept) string { return `UPDATE charge_row SET budget = NULL WHERE id = '` + k.stream + `'` },
+			map[string][]string{budgets: {"should be 0", "difference 0.00000022"}},
+		},
+		{
+			"the budget of a charge changed", func(k kept) string { return `UPDATE charge_row SET budget = 77 WHERE id = '` + k.stream + `'` },
+			map[string][]string{budgets: {"should be 0"}, cites: {"STREAM", "not there"}},
+		},
+		{
+			"the budget of a hold changed", func(k kept) string { return `UPDATE hold_row SET budget = 77` },
+			map[string][]string{cites: {"RUNNING", "not there"}},
 		},
 		{
 			"an entry without an account", func(k kept) string { return `UPDATE credit_grant SET account_id = 'acct_none' WHERE amount = 77` },
