@@ -391,10 +391,15 @@ func (s *soak) report(t *testing.T, took time.Duration) {
 	if took < time.Minute {
 		return
 	}
-	// The first third fills the pages and the windows of the limits.
-	later := s.samples[len(s.samples)/3:]
+	// The first half fills the pages, the caches of the grammars and the windows of the limits.
+	later := s.samples[len(s.samples)/2:]
 	slope, mean := trend(later)
-	t.Logf("resident memory: %.0f MiB after the first third, %.0f at the end, %.0f on average, slope %+.2f MiB/min", later[0].mib, later[len(later)-1].mib, mean, slope)
+	var course strings.Builder
+	for i := range 11 {
+		fmt.Fprintf(&course, " %.0f", s.samples[i*(len(s.samples)-1)/10].mib)
+	}
+	t.Logf("resident memory in MiB, at every tenth of the time:%s", course.String())
+	t.Logf("in the second half %.0f MiB on average, slope %+.2f MiB/min", mean, slope)
 	if growth := slope * (later[len(later)-1].at - later[0].at).Minutes(); growth > mean/20 {
 		t.Errorf("memory grew by %.1f MiB", growth)
 	}
