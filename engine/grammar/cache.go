@@ -14,7 +14,7 @@ type cache struct {
 }
 
 // maxCache bounds a grammar's cache, in bytes.
-const maxCache = 4 << 20
+const maxCache = 1 << 20
 
 func (c *cache) get(key []byte) ([]gain, bool) {
 	c.mu.Lock()

@@ -29,7 +29,7 @@ type form struct {
 
 // maxForms bounds the compiled grammars that are kept; a request looks for its own
 // twice, and agents send the same tools with every turn.
-const maxForms = 64
+const maxForms = 32
 
 // forms are the forms that were made lately, by a hash of what they are made of. It is
 // safe for concurrent use.
