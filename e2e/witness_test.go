@@ -38,7 +38,7 @@ type customer struct{ account, secret string }
 
 const witnessesCount = 28
 
-// newWitnesses makes three accounts and four keys. The plan of the last one is narrow: its limits
+// newWitnesses makes three accounts and four keys, one of them with a budget. The plan of the last one is narrow: its limits
 // are reached all the time.
 func newWitnesses(t *testing.T, s *proc.Server) *witnesses {
 	t.Helper()
@@ -47,7 +47,7 @@ func newWitnesses(t *testing.T, s *proc.Server) *witnesses {
 		secret, _ := account(t, s, a.name, a.plan, "100000")
 		w.keys = append(w.keys, customer{a.name, secret})
 	}
-	second := runJSON[struct{ Secret string }](t, s, "key", "create", "--account", "wide", "--name", "second").Secret
+	second := runJSON[struct{ Secret string }](t, s, "key", "create", "--account", "wide", "--name", "second", "--budget", "90000/month").Secret
 	w.keys = append(w.keys, customer{"wide", second})
 	w.up(s, false)
 	return w
