@@ -36,6 +36,7 @@ type cli struct {
 	} `cmd:"" help:"Paid periods of accounts."`
 	Credit struct {
 		Add creditAdd `cmd:"" help:"Add credit to an account."`
+		Ls  creditLs  `cmd:"" help:"List the grants of an account and what is left of each."`
 	} `cmd:"" help:"Credit of accounts."`
 	Key struct {
 		Create keyCreate `cmd:"" help:"Make an API key and print its secret, once."`

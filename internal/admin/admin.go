@@ -51,6 +51,7 @@ type books interface {
 type archive interface {
 	Receipts(ctx context.Context, accountID string, limit int) ([]ledger.Receipt, error)
 	Verify(ctx context.Context) (ledger.Report, error)
+	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
 }
 
 // offer is what admin asks of catalog.Catalog.
@@ -95,6 +96,7 @@ func New(c Config) http.Handler {
 		{"GET /admin/v1/accounts/{account}", s.showAccount},
 		{"PATCH /admin/v1/accounts/{account}", s.setAccount},
 		{"GET /admin/v1/accounts/{account}/summary", s.summary},
+		{"GET /admin/v1/accounts/{account}/credits", s.listCredits},
 		{"POST /admin/v1/accounts/{account}/credits", s.addCredit},
 		{"PUT /admin/v1/accounts/{account}/subscription", s.subscribe},
 		{"GET /admin/v1/accounts/{account}/keys", s.listKeys},

@@ -152,6 +152,11 @@ func (c *Client) AddCredit(ctx context.Context, name string, in NewCredit) (Cred
 	return call[Credit](ctx, c, "POST", accountPath(name, "/credits"), in)
 }
 
+// Credits lists the grants of an account in the order in which they burn.
+func (c *Client) Credits(ctx context.Context, name string) ([]GrantBalance, error) {
+	return call[[]GrantBalance](ctx, c, "GET", accountPath(name, "/credits"), nil)
+}
+
 // CreateKey makes a key and returns its secret, once.
 func (c *Client) CreateKey(ctx context.Context, name string, in NewKey) (Minted, error) {
 	return call[Minted](ctx, c, "POST", accountPath(name, "/keys"), in)

@@ -41,6 +41,7 @@ var refusals = [...]struct {
 	{apikey.ErrName, http.StatusBadRequest, "invalid_name", "A key's name has 1 to 100 printable characters."},
 	{apikey.ErrExpiry, http.StatusBadRequest, "invalid_expiry", "The key would expire in the past."},
 	{ledger.ErrAmount, http.StatusBadRequest, "invalid_amount", "The amount must be above 0, and no balance can exceed 9.2e9 IU."},
+	{ledger.ErrExpiry, http.StatusBadRequest, "invalid_expiry", "The credit would expire in the past."},
 	{ledger.ErrUnavailable, http.StatusInternalServerError, "ledger_unavailable", "The books cannot be written now, so nothing was added."},
 }
 

@@ -64,6 +64,27 @@ type NewCredit struct {
 	Amount string `json:"amount"`
 	Note   string `json:"note"`
 	Ref    string `json:"ref,omitzero"`
+	// Kind is prepaid, included or promo; empty is prepaid.
+	Kind string `json:"kind,omitzero"`
+	// Priority is from 1 to 100, lower burns first; 0 is that of the kind.
+	Priority  int        `json:"priority,omitzero"`
+	ExpiresAt *time.Time `json:"expires_at,omitzero"` // nil: never
+}
+
+// GrantBalance is one grant and what became of it: Amount is Burned by charges, Expired
+// and Remaining. Kind is prepaid, included, promo, refund or adjust.
+type GrantBalance struct {
+	ID        string     `json:"id"`
+	Kind      string     `json:"kind"`
+	Amount    string     `json:"amount"`
+	Burned    string     `json:"burned"`
+	Expired   string     `json:"expired"`
+	Remaining string     `json:"remaining"`
+	Priority  int        `json:"priority"`
+	CreatedAt time.Time  `json:"created_at"`
+	ExpiresAt *time.Time `json:"expires_at"`
+	Note      string     `json:"note"`
+	Source    string     `json:"source"`
 }
 
 // Credit says what became of a [NewCredit]: when Added is false, At is when the same

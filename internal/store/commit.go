@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
-	"time"
 
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
@@ -26,6 +25,8 @@ func (d *DB) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Result, erro
 					results[i], err = b.close(ctx, op.Close)
 				case op.Grant != nil:
 					results[i], err = b.grant(ctx, op.Grant)
+				case op.Expire != nil:
+					results[i], err = b.expire(ctx, op.Expire)
 				}
 				if err != nil {
 					return err
@@ -117,30 +118,7 @@ func (b *batch) close(ctx context.Context, r *ledger.Receipt) (ledger.Result, er
 	return ledger.Result{Applied: true}, nil
 }
 
-func (b *batch) grant(ctx context.Context, g *ledger.Grant) (ledger.Result, error) {
-	account, found, err := b.find(ctx, b.account, g.AccountID)
-	if err != nil || !found {
-		return ledger.Result{}, err
-	}
-	var source any
-	if g.Source != "" {
-		source = g.Source
-	}
-	n, err := b.exec(ctx, b.journal.grant, g.ID, g.AccountID, int64(g.Amount), g.Note, source, micros(g.CreatedAt))
-	if err != nil {
-		return ledger.Result{}, err
-	}
-	if n == 0 {
-		at, _, err := b.find(ctx, b.granted, g.AccountID, g.Source)
-		return ledger.Result{At: time.UnixMicro(at).UTC()}, err
-	}
-	n, err = b.exec(ctx, b.addGrant, int64(g.Amount), account)
-	if err == nil && n != 1 {
-		err = fmt.Errorf("grant %s: no account %s", g.ID, g.AccountID)
-	}
-	return ledger.Result{Applied: true, At: g.CreatedAt}, err
-}
-
+// post writes what the accounts have spent so far.
 func (b *batch) post(ctx context.Context) error {
 	for account, spent := range b.spent {
 		n, err := b.exec(ctx, b.journal.post, int64(spent.amount), spent.last, account)
@@ -151,6 +129,7 @@ func (b *batch) post(ctx context.Context) error {
 			return err
 		}
 	}
+	clear(b.spent)
 	return nil
 }
 

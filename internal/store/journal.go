@@ -18,7 +18,6 @@ type journal struct {
 	account, findTerms, addTerms  statement
 	findOutcome, addOutcome       statement
 	open, closeHold, charge, post statement
-	grant, addGrant, granted      statement
 
 	// Numbers of rows that never change.
 	accounts map[string]int64
@@ -57,10 +56,6 @@ func (j *journal) texts() map[*statement]string {
 			VALUES (?, ?, ?3, ?, ?, coalesce(?, (SELECT last FROM account WHERE number = ?3)), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO NOTHING`,
 		&j.post: `UPDATE account SET posted = posted + ?, last = ? WHERE number = ?`,
-		&j.grant: `INSERT INTO credit_grant (id, account_id, amount, note, source, created_at) VALUES (?, ?, ?, ?, ?, ?)
-			ON CONFLICT (account_id, source) DO NOTHING`,
-		&j.addGrant: `UPDATE account SET granted = granted + ? WHERE number = ?`,
-		&j.granted:  `SELECT created_at FROM credit_grant WHERE account_id = ? AND source = ?`,
 	}
 }
 

@@ -19,16 +19,16 @@ func TestOpen_CreatesAndReopens(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	db := open(t, dir)
-	if !db.New() || db.SchemaVersion() != 2 {
-		t.Errorf("the first Open: New() = %v, SchemaVersion() = %d, want true and 2", db.New(), db.SchemaVersion())
+	if !db.New() || db.SchemaVersion() != 3 {
+		t.Errorf("the first Open: New() = %v, SchemaVersion() = %d, want true and 3", db.New(), db.SchemaVersion())
 	}
 	id := addAccount(t, db, "Acme")
 	if err := db.Close(); err != nil {
 		t.Fatalf("Close: %v", err)
 	}
 	db = open(t, dir)
-	if db.New() || db.SchemaVersion() != 2 {
-		t.Errorf("the second Open: New() = %v, SchemaVersion() = %d, want false and 2", db.New(), db.SchemaVersion())
+	if db.New() || db.SchemaVersion() != 3 {
+		t.Errorf("the second Open: New() = %v, SchemaVersion() = %d, want false and 3", db.New(), db.SchemaVersion())
 	}
 	as, err := db.Accounts(context.Background())
 	if err != nil || len(as) != 1 || as[0].ID != id || !as[0].CreatedAt.Equal(at) {
@@ -161,7 +161,7 @@ func TestOpen_NewerSchema(t *testing.T) {
 	if !errors.Is(err, store.ErrNewerSchema) || errors.Is(err, store.ErrNotOurs) {
 		t.Fatalf("Open gives %v, want ErrNewerSchema", err)
 	}
-	for _, want := range []string{"schema is 1000", "knows 2", store.FileName} {
+	for _, want := range []string{"schema is 1000", "knows 3", store.FileName} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}

@@ -20,8 +20,29 @@ var invariants = []struct{ name, query, detail string }{
 	{
 		"granted is the sum of the grants",
 		`SELECT a.id, a.granted, coalesce(g.total, 0) FROM account a
-		 LEFT JOIN (SELECT account_id, sum(amount) AS total FROM credit_grant GROUP BY account_id) g ON g.account_id = a.id
+		 LEFT JOIN (SELECT account_id, sum(amount - expired) AS total FROM credit_grant GROUP BY account_id) g ON g.account_id = a.id
 		 WHERE a.granted <> coalesce(g.total, 0) ORDER BY a.id LIMIT 1`,
+		difference,
+	},
+	{
+		"no grant gave more than it had",
+		// Charges know no grants: burned is what was noted of them at a time before.
+		`SELECT g.id, g.burned + g.expired, g.amount FROM credit_grant g
+		 WHERE g.burned < 0 OR g.expired < 0 OR g.burned + g.expired > g.amount
+		 UNION ALL
+		 SELECT a.id, g.total, a.posted FROM account a
+		 JOIN (SELECT account_id, sum(burned) AS total FROM credit_grant GROUP BY account_id) g ON g.account_id = a.id
+		 WHERE g.total > a.posted LIMIT 1`,
+		difference,
+	},
+	{
+		"what a grant lost is the sum of its expiries",
+		`SELECT g.id, g.expired, coalesce(e.total, 0) FROM credit_grant g
+		 LEFT JOIN (SELECT grant_id, sum(amount) AS total FROM grant_expiry GROUP BY grant_id) e ON e.grant_id = g.id
+		 WHERE g.expired <> coalesce(e.total, 0)
+		 UNION ALL
+		 SELECT e.grant_id, e.amount, 0 FROM grant_expiry e WHERE NOT EXISTS (SELECT 1 FROM credit_grant g WHERE g.id = e.grant_id)
+		 LIMIT 1`,
 		difference,
 	},
 	{
@@ -85,7 +106,7 @@ var invariants = []struct{ name, query, detail string }{
 		// the rest are added up apart, and only the difference is put together.
 		`WITH
 		   balance (n) AS (SELECT granted - posted FROM account),
-		   entry (n) AS (SELECT amount FROM credit_grant UNION ALL SELECT -amount FROM charge_row),
+		   entry (n) AS (SELECT amount FROM credit_grant UNION ALL SELECT -amount FROM grant_expiry UNION ALL SELECT -amount FROM charge_row),
 		   b (iu, rest) AS (SELECT coalesce(sum(n / 1000000000), 0), coalesce(sum(n % 1000000000), 0) FROM balance),
 		   e (iu, rest) AS (SELECT coalesce(sum(n / 1000000000), 0), coalesce(sum(n % 1000000000), 0) FROM entry)
 		 SELECT 'all accounts', (b.iu - e.iu) * 1000000000 + b.rest - e.rest, 0 FROM b, e
@@ -103,7 +124,8 @@ func (d *DB) Verify(ctx context.Context) (ledger.Report, error) {
 		return rep, err
 	}
 	defer tx.Rollback() // nothing was written
-	err = tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM account), (SELECT count(*) FROM credit_grant) + (SELECT count(*) FROM charge_row)`).
+	err = tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM account), (SELECT count(*) FROM credit_grant)
+		+ (SELECT count(*) FROM grant_expiry) + (SELECT count(*) FROM charge_row)`).
 		Scan(&rep.Accounts, &rep.Entries)
 	if err != nil {
 		return rep, err

@@ -17,6 +17,8 @@ import (
 // The laws by the names that an operator reads.
 const (
 	granted = "granted is the sum of the grants"
+	burned  = "no grant gave more than it had"
+	expired = "what a grant lost is the sum of its expiries"
 	posted  = "posted is the sum of the charges"
 	covered = "posted and held are covered by what was granted"
 	once    = "no call is both running and ended"
@@ -44,8 +46,8 @@ func clean(t testing.TB, db *store.DB) {
 			t.Errorf("%s: %s", i.Name, i.Detail)
 		}
 	}
-	if !rep.OK() || len(rep.Invariants) != 8 {
-		t.Errorf("Verify proves %d laws, OK() = %v, want 8 and true", len(rep.Invariants), rep.OK())
+	if !rep.OK() || len(rep.Invariants) != 10 {
+		t.Errorf("Verify proves %d laws, OK() = %v, want 10 and true", len(rep.Invariants), rep.OK())
 	}
 	if got := query[string](t, db, `PRAGMA integrity_check`); got != "ok" {
 		t.Errorf("integrity_check says %s", got)
@@ -187,6 +189,18 @@ func TestVerify_Broken(t *testing.T) {
 		{
 			"an entry without an account", func(k kept) string { return `UPDATE credit_grant SET account_id = 'acct_none' WHERE amount = 77` },
 			map[string][]string{granted: {"difference 0.000000077"}},
+		},
+		{
+			"a grant burned beyond the charges", func(k kept) string { return `UPDATE credit_grant SET burned = 900 WHERE amount = 900` },
+			map[string][]string{burned: {"ACCOUNT", "books say 0.0000009", "should be 0.00000044"}},
+		},
+		{
+			"a grant expired without an entry", func(k kept) string { return `UPDATE credit_grant SET expired = 7 WHERE amount = 900` },
+			map[string][]string{granted: {"ACCOUNT"}, expired: {"grant_", "should be 0, difference 0.000000007"}},
+		},
+		{
+			"an expiry without a grant", func(k kept) string { return `INSERT INTO grant_expiry VALUES ('grant_none', 1, 7, 1)` },
+			map[string][]string{expired: {"grant_none"}, trial: {"all accounts"}},
 		},
 		{
 			"an account deleted", func(k kept) string { return `DELETE FROM account WHERE name = 'Other'` },

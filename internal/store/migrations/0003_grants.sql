@@ -1,0 +1,19 @@
+-- What a grant is, when it ends, and how much of it is used. Charges know no grants:
+-- burned is how what was posted falls on them, as of the last change of the account's grants.
+ALTER TABLE credit_grant ADD COLUMN kind TEXT NOT NULL DEFAULT 'prepaid'
+  CHECK (kind IN ('prepaid', 'included', 'promo', 'refund', 'adjust'));
+ALTER TABLE credit_grant ADD COLUMN priority BIGINT NOT NULL DEFAULT 50; -- lower burns first
+ALTER TABLE credit_grant ADD COLUMN expires_at BIGINT;
+ALTER TABLE credit_grant ADD COLUMN burned BIGINT NOT NULL DEFAULT 0 CHECK (burned >= 0);
+ALTER TABLE credit_grant ADD COLUMN expired BIGINT NOT NULL DEFAULT 0 CHECK (expired >= 0 AND burned + expired <= amount);
+CREATE INDEX credit_grant_expires ON credit_grant (expires_at) WHERE expires_at IS NOT NULL;
+
+-- Credit that was not used in time, an entry each time some of it was taken back: what
+-- calls held when a grant ended is taken when they have.
+CREATE TABLE grant_expiry (
+  grant_id   TEXT NOT NULL REFERENCES credit_grant (id),
+  number     BIGINT NOT NULL, -- from 1
+  amount     BIGINT NOT NULL CHECK (amount > 0),
+  created_at BIGINT NOT NULL,
+  PRIMARY KEY (grant_id, number)
+);
