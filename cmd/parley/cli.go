@@ -35,14 +35,16 @@ type cli struct {
 		Set subscriptionSet `cmd:"" help:"Put an account on a plan until a time."`
 	} `cmd:"" help:"Paid periods of accounts."`
 	Credit struct {
-		Add creditAdd `cmd:"" help:"Add credit to an account."`
-		Ls  creditLs  `cmd:"" help:"List the grants of an account and what is left of each."`
+		Add    creditAdd    `cmd:"" help:"Add credit to an account."`
+		Adjust creditAdjust `cmd:"" help:"Correct the credit of an account."`
+		Ls     creditLs     `cmd:"" help:"List the grants of an account and what is left of each."`
 	} `cmd:"" help:"Credit of accounts."`
 	Key struct {
 		Create keyCreate `cmd:"" help:"Make an API key and print its secret, once."`
 		Ls     keyLs     `cmd:"" help:"List the keys of an account."`
 		Revoke keyRevoke `cmd:"" help:"Refuse a key from now on."`
 	} `cmd:"" help:"API keys of accounts."`
+	Refund   refund   `cmd:"" help:"Give back what a call was charged."`
 	Receipts receipts `cmd:"" help:"List the calls of an account, newest first."`
 	Ledger   struct {
 		Verify ledgerVerify `cmd:"" help:"Prove that the books are balanced."`
@@ -119,16 +121,21 @@ func run(args []string, stdin, stdout, stderr *os.File) (code int) {
 	return e.fail(command.Run())
 }
 
-// helped turns "parley" and "parley help key" into what the grammar knows.
+// helped turns "parley", "parley help key" and numbers below 0 into what the grammar knows.
 func helped(args []string) []string {
 	switch {
 	case len(args) == 0:
 		return []string{"--help"}
 	case args[0] == "help":
 		return append(slices.Clone(args[1:]), "--help")
-	default:
-		return args
 	}
+	args = slices.Clone(args)
+	for i, a := range args {
+		if len(a) > 1 && a[0] == '-' && (a[1] >= '0' && a[1] <= '9' || a[1] == '.') {
+			args[i] = minus + a[1:]
+		}
+	}
+	return args
 }
 
 // watchSignals ends e's context at the first signal. The second goes to the command,

@@ -16,8 +16,10 @@ import (
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/money"
 )
 
 // accounts is what admin asks of account.Directory.
@@ -43,6 +45,8 @@ type keys interface {
 // books is what admin asks of ledger.Ledger.
 type books interface {
 	Grant(ctx context.Context, g ledger.Grant) (ledger.Granted, error)
+	Adjust(ctx context.Context, accountID string, amount money.Amount, reason string) error
+	Refund(ctx context.Context, requestID string, amount money.Amount, reason string) (ledger.Charged, error)
 	Balance(accountID string) ledger.Balance
 	Running(accountID string) []ledger.Receipt
 }
@@ -72,6 +76,10 @@ type Config struct {
 	Engines func() []Engine
 }
 
+// actorHeader names who makes a change. Whoever may open the socket may say it: it is
+// for the record, not a permission.
+const actorHeader = "Parley-Actor"
+
 type service struct {
 	Config
 }
@@ -99,6 +107,8 @@ func New(c Config) http.Handler {
 		{"GET /admin/v1/accounts/{account}/credits", s.listCredits},
 		{"POST /admin/v1/accounts/{account}/credits", s.addCredit},
 		{"PUT /admin/v1/accounts/{account}/subscription", s.subscribe},
+		{"POST /admin/v1/accounts/{account}/adjustments", s.adjust},
+		{"POST /admin/v1/receipts/{request}/refunds", s.refund},
 		{"GET /admin/v1/accounts/{account}/keys", s.listKeys},
 		{"POST /admin/v1/accounts/{account}/keys", s.createKey},
 		{"GET /admin/v1/accounts/{account}/receipts", s.receipts},
@@ -121,7 +131,7 @@ func New(c Config) http.Handler {
 func answer(handle func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status := http.StatusOK
-		value, err := handle(r)
+		value, err := handle(r.WithContext(audit.WithActor(r.Context(), r.Header.Get(actorHeader))))
 		if err != nil {
 			e := refusal(err)
 			status, value = e.Status, envelope{Error: e}

@@ -10,8 +10,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"os/user"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Client speaks the operator's API. A refusal is an [*Error]. It is safe for
@@ -80,6 +83,7 @@ func call[T any](ctx context.Context, c *Client, method, path string, in any) (o
 	if err != nil {
 		return out, err
 	}
+	r.Header.Set(actorHeader, whoami())
 	res, err := c.http.Do(r)
 	if err != nil {
 		// The URL is of no meaning to an operator.
@@ -106,6 +110,14 @@ func call[T any](ctx context.Context, c *Client, method, path string, in any) (o
 	}
 	return out, nil
 }
+
+// whoami is the user of this process, for the record.
+var whoami = sync.OnceValue(func() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return "uid " + strconv.Itoa(os.Getuid())
+})
 
 // segment is one part of a path; dots are escaped because "." and ".." have a meaning there.
 func segment(s string) string { return strings.ReplaceAll(url.PathEscape(s), ".", "%2E") }
@@ -155,6 +167,16 @@ func (c *Client) AddCredit(ctx context.Context, name string, in NewCredit) (Cred
 // Credits lists the grants of an account in the order in which they burn.
 func (c *Client) Credits(ctx context.Context, name string) ([]GrantBalance, error) {
 	return call[[]GrantBalance](ctx, c, "GET", accountPath(name, "/credits"), nil)
+}
+
+// Adjust corrects the credit of an account.
+func (c *Client) Adjust(ctx context.Context, name string, in NewAdjustment) (Adjustment, error) {
+	return call[Adjustment](ctx, c, "POST", accountPath(name, "/adjustments"), in)
+}
+
+// Refund gives back what a call was charged, or a part of it.
+func (c *Client) Refund(ctx context.Context, requestID string, in NewRefund) (Refund, error) {
+	return call[Refund](ctx, c, "POST", "/receipts/"+segment(requestID)+"/refunds", in)
 }
 
 // CreateKey makes a key and returns its secret, once.

@@ -97,6 +97,34 @@ type Credit struct {
 	Available string    `json:"available"`
 }
 
+// NewAdjustment asks for a correction of credit; an Amount below 0, as "-5", is taken.
+type NewAdjustment struct {
+	Amount string `json:"amount"`
+	Reason string `json:"reason"`
+}
+
+// Adjustment says what was corrected.
+type Adjustment struct {
+	Account   string `json:"account"`
+	Amount    string `json:"amount"`
+	Available string `json:"available"`
+}
+
+// NewRefund asks to give back Amount of a charge; an empty one is all that is left of it.
+type NewRefund struct {
+	Amount string `json:"amount,omitzero"`
+	Reason string `json:"reason"`
+}
+
+// Refund says how much of a charge has been given back in all.
+type Refund struct {
+	RequestID string `json:"request_id"`
+	Account   string `json:"account"`
+	Charge    string `json:"charge"`
+	Refunded  string `json:"refunded"`
+	Available string `json:"available"`
+}
+
 // NewKey asks for a key. ExpiresAt nil is never; no Models means every model of the plan;
 // limits that are nil are the plan's alone.
 type NewKey struct {

@@ -16,6 +16,7 @@ const (
 	Account    = "acct_"
 	Key        = "key_"
 	Grant      = "grant_"
+	Debit      = "debit_"
 	Request    = "req_"
 	Completion = "chatcmpl-"
 )

@@ -85,6 +85,25 @@ func (b *book) setAside(most money.Amount) money.Amount {
 	return n
 }
 
+// take sets aside n for a debit.
+func (b *book) take(n money.Amount) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if available := b.available(); n > available {
+		return &InsufficientError{Need: n, Available: available, Held: b.held}
+	}
+	b.held += n
+	return nil
+}
+
+// spend posts what take has set aside.
+func (b *book) spend(n money.Amount) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held -= n
+	b.posted += n
+}
+
 // expire ends what setAside began: taken of it is gone, and left shall follow.
 func (b *book) expire(aside, taken, left money.Amount) {
 	b.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/money"
 )
@@ -49,6 +50,8 @@ type Grant struct {
 	Priority  int // lower burns first; 0 is that of the kind
 	Note      string
 	Source    string // unique per account; empty for a grant that may repeat
+	RequestID string // of the charge that a Refund gives back
+	Actor     string // set by Grant
 	CreatedAt time.Time
 	ExpiresAt time.Time // zero is never
 }
@@ -126,8 +129,8 @@ func (e *Expire) Take(grants []GrantBalance) (taken []money.Amount, left money.A
 	return taken, left
 }
 
-// Grant adds credit and returns when it is durable. It fails with [ErrAmount],
-// [ErrExpiry], [ErrAccount] or [ErrUnavailable].
+// Grant adds credit and returns when it is durable. The actor is that of ctx. It fails
+// with [ErrAmount], [ErrExpiry], [ErrAccount], [ErrRefunded] or [ErrUnavailable].
 func (l *Ledger) Grant(ctx context.Context, g Grant) (Granted, error) {
 	if g.Amount <= 0 || g.Amount > money.MaxAmount {
 		return Granted{}, ErrAmount
@@ -138,7 +141,7 @@ func (l *Ledger) Grant(ctx context.Context, g Grant) (Granted, error) {
 	if g.Priority == 0 {
 		g.Priority = g.Kind.Priority()
 	}
-	g.ID, g.CreatedAt = ident.New(ident.Grant), now()
+	g.ID, g.Actor, g.CreatedAt = ident.New(ident.Grant), audit.Actor(ctx), now()
 	if !g.ExpiresAt.IsZero() && !g.ExpiresAt.After(g.CreatedAt) {
 		return Granted{}, ErrExpiry
 	}
@@ -153,6 +156,9 @@ func (l *Ledger) Grant(ctx context.Context, g Grant) (Granted, error) {
 	l.wait(p) // not for ctx: the outcome of a change to the books is always learnt
 	if p.err != nil {
 		return Granted{}, p.err
+	}
+	if p.result.Refused != nil {
+		return Granted{}, p.result.Refused
 	}
 	if !p.result.Applied && p.result.At.IsZero() {
 		return Granted{}, ErrAccount

@@ -54,6 +54,7 @@ type Op struct {
 	Grant *Grant
 	// Expire takes back what was not used in time.
 	Expire *Expire
+	Debit  *Debit
 }
 
 // Result says what an Op did. Applied is false for a Grant or Close that was there before.
@@ -62,6 +63,7 @@ type Result struct {
 	At      time.Time    // of the grant that counts; zero when there is no such account
 	Amount  money.Amount // that an Expire has taken
 	Left    money.Amount // that it will take when running calls have ended
+	Refused error        // why an op that is sound did nothing
 }
 
 // Totals are the books of one account at rest.
@@ -80,6 +82,8 @@ type Store interface {
 	// Grants returns all grants of the account in the order in which they burn, up to
 	// date with what is posted.
 	Grants(ctx context.Context, accountID string) ([]GrantBalance, error)
+	// Charged returns the charge of a call that has ended. It fails with [ErrNoCharge].
+	Charged(ctx context.Context, requestID string) (Charged, error)
 	// Expiring returns the accounts with grants that have ended by t, if something may
 	// be left of them, and when the next one ends.
 	Expiring(ctx context.Context, t time.Time) (accounts []string, next time.Time, err error)

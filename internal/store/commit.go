@@ -27,6 +27,8 @@ func (d *DB) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Result, erro
 					results[i], err = b.grant(ctx, op.Grant)
 				case op.Expire != nil:
 					results[i], err = b.expire(ctx, op.Expire)
+				case op.Debit != nil:
+					results[i], err = b.debit(ctx, op.Debit)
 				}
 				if err != nil {
 					return err

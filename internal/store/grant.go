@@ -10,13 +10,14 @@ import (
 	"github.com/parley-ai/parley/internal/money"
 )
 
-const grantColumns = `id, account_id, kind, amount, priority, note, coalesce(source, ''), created_at, expires_at, burned, expired`
+const grantColumns = `id, account_id, kind, amount, priority, note, coalesce(source, ''), created_at, expires_at, burned, expired, actor, coalesce(request_id, '')`
 
 // scanGrant reads a row of grantColumns.
 func scanGrant(row []any) (g ledger.GrantBalance) {
 	text := func(i int) string { s, _ := row[i].(string); return s }
 	number := func(i int) int64 { n, _ := row[i].(int64); return n }
 	g.ID, g.AccountID, g.Kind, g.Amount, g.Priority = text(0), text(1), ledger.Kind(text(2)), money.Amount(number(3)), int(number(4))
+	g.Actor, g.RequestID = text(11), text(12)
 	g.Note, g.Source, g.CreatedAt = text(5), text(6), time.UnixMicro(number(7)).UTC()
 	if end, ok := row[8].(int64); ok {
 		g.ExpiresAt = time.UnixMicro(end).UTC()
@@ -80,10 +81,7 @@ func (b *batch) grant(ctx context.Context, g *ledger.Grant) (ledger.Result, erro
 	if err != nil || !found {
 		return ledger.Result{}, err
 	}
-	var source any
-	if g.Source != "" {
-		source = g.Source
-	}
+	source, request := optional(g.Source), optional(g.RequestID)
 	was, err := b.list(ctx, `SELECT created_at FROM credit_grant WHERE account_id = ? AND source = ?`, g.AccountID, source)
 	if err != nil {
 		return ledger.Result{}, err
@@ -91,13 +89,19 @@ func (b *batch) grant(ctx context.Context, g *ledger.Grant) (ledger.Result, erro
 	if len(was) > 0 {
 		return ledger.Result{At: time.UnixMicro(was[0][0].(int64)).UTC()}, nil
 	}
+	if g.Kind == ledger.Refund {
+		c, err := charged(ctx, b, g.RequestID)
+		if err != nil || g.AccountID != c.AccountID || g.Amount > c.Charge-c.Refunded {
+			return ledger.Result{Refused: ledger.ErrRefunded}, err
+		}
+	}
 	// What was spent until now did not burn this grant, whatever its place in the order.
 	if _, err := b.allocate(ctx, g.AccountID); err != nil {
 		return ledger.Result{}, err
 	}
-	_, err = b.run(ctx, `INSERT INTO credit_grant (id, account_id, kind, amount, priority, note, source, created_at, expires_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		g.ID, g.AccountID, string(g.Kind), int64(g.Amount), int64(g.Priority), g.Note, source, micros(g.CreatedAt), micros(g.ExpiresAt))
+	_, err = b.run(ctx, `INSERT INTO credit_grant (id, account_id, kind, amount, priority, note, source, created_at, expires_at, actor, request_id)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		g.ID, g.AccountID, string(g.Kind), int64(g.Amount), int64(g.Priority), g.Note, source, micros(g.CreatedAt), micros(g.ExpiresAt), g.Actor, request)
 	if err != nil {
 		return ledger.Result{}, err
 	}
@@ -166,4 +170,41 @@ func (b *batch) expire(ctx context.Context, e *ledger.Expire) (res ledger.Result
 	}
 	res.Applied, res.Left = true, left
 	return res, b.raise(ctx, account, -res.Amount)
+}
+
+// optional is s, or NULL for none.
+func optional(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// debit takes credit as a charge does.
+func (b *batch) debit(ctx context.Context, d *ledger.Debit) (ledger.Result, error) {
+	_, err := b.run(ctx, `INSERT INTO debit (id, account_id, amount, reason, actor, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
+		d.ID, d.AccountID, int64(d.Amount), d.Reason, d.Actor, micros(d.CreatedAt))
+	if err != nil {
+		return ledger.Result{}, err
+	}
+	_, err = b.run(ctx, `UPDATE account SET posted = posted + ? WHERE id = ?`, int64(d.Amount), d.AccountID)
+	return ledger.Result{Applied: true}, err
+}
+
+// Charged returns the charge of a call that has ended. It fails with [ledger.ErrNoCharge].
+func (d *DB) Charged(ctx context.Context, requestID string) (ledger.Charged, error) {
+	return charged(ctx, sqlTx{d.read}, requestID)
+}
+
+func charged(ctx context.Context, q querier, requestID string) (c ledger.Charged, err error) {
+	list, err := q.list(ctx, `SELECT a.id, c.amount, (SELECT coalesce(sum(amount), 0) FROM credit_grant WHERE request_id = c.id)
+		FROM charge_row c JOIN account a ON a.number = c.account WHERE c.id = ?`, requestID)
+	if err != nil {
+		return c, err
+	}
+	if len(list) == 0 {
+		return c, fmt.Errorf("%w: %s", ledger.ErrNoCharge, requestID)
+	}
+	row := list[0]
+	return ledger.Charged{AccountID: row[0].(string), Charge: money.Amount(row[1].(int64)), Refunded: money.Amount(row[2].(int64))}, nil
 }

@@ -46,11 +46,21 @@ var invariants = []struct{ name, query, detail string }{
 		difference,
 	},
 	{
-		"posted is the sum of the charges",
-		`SELECT a.id, a.posted, coalesce(c.total, 0) FROM account a
+		"posted is the sum of the charges and debits",
+		`SELECT a.id, a.posted, coalesce(c.total, 0) + coalesce(d.total, 0) FROM account a
 		 LEFT JOIN (SELECT account, sum(amount) AS total FROM charge_row GROUP BY account) c ON c.account = a.number
-		 WHERE a.posted <> coalesce(c.total, 0) ORDER BY a.id LIMIT 1`,
+		 LEFT JOIN (SELECT account_id, sum(amount) AS total FROM debit GROUP BY account_id) d ON d.account_id = a.id
+		 WHERE a.posted <> coalesce(c.total, 0) + coalesce(d.total, 0) ORDER BY a.id LIMIT 1`,
 		difference,
+	},
+	{
+		"no charge was given back more than once",
+		`SELECT r.request_id, r.total, coalesce(c.amount, 0) FROM
+		   (SELECT request_id, min(account_id) AS account_id, count(DISTINCT account_id) AS payers, sum(amount) AS total
+		    FROM credit_grant WHERE request_id IS NOT NULL GROUP BY request_id) r
+		 LEFT JOIN charge_row c ON c.id = r.request_id LEFT JOIN account a ON a.number = c.account
+		 WHERE c.id IS NULL OR r.total > c.amount OR r.payers <> 1 OR r.account_id <> a.id LIMIT 1`,
+		"%[1]s: %[2]s was given back of %[3]s, or not to who paid",
 	},
 	{
 		"posted and held are covered by what was granted",
@@ -106,7 +116,7 @@ var invariants = []struct{ name, query, detail string }{
 		// the rest are added up apart, and only the difference is put together.
 		`WITH
 		   balance (n) AS (SELECT granted - posted FROM account),
-		   entry (n) AS (SELECT amount FROM credit_grant UNION ALL SELECT -amount FROM grant_expiry UNION ALL SELECT -amount FROM charge_row),
+		   entry (n) AS (SELECT amount FROM credit_grant UNION ALL SELECT -amount FROM grant_expiry UNION ALL SELECT -amount FROM debit UNION ALL SELECT -amount FROM charge_row),
 		   b (iu, rest) AS (SELECT coalesce(sum(n / 1000000000), 0), coalesce(sum(n % 1000000000), 0) FROM balance),
 		   e (iu, rest) AS (SELECT coalesce(sum(n / 1000000000), 0), coalesce(sum(n % 1000000000), 0) FROM entry)
 		 SELECT 'all accounts', (b.iu - e.iu) * 1000000000 + b.rest - e.rest, 0 FROM b, e
@@ -125,7 +135,7 @@ func (d *DB) Verify(ctx context.Context) (ledger.Report, error) {
 	}
 	defer tx.Rollback() // nothing was written
 	err = tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM account), (SELECT count(*) FROM credit_grant)
-		+ (SELECT count(*) FROM grant_expiry) + (SELECT count(*) FROM charge_row)`).
+		+ (SELECT count(*) FROM grant_expiry) + (SELECT count(*) FROM debit) + (SELECT count(*) FROM charge_row)`).
 		Scan(&rep.Accounts, &rep.Entries)
 	if err != nil {
 		return rep, err

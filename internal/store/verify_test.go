@@ -19,7 +19,8 @@ const (
 	granted = "granted is the sum of the grants"
 	burned  = "no grant gave more than it had"
 	expired = "what a grant lost is the sum of its expiries"
-	posted  = "posted is the sum of the charges"
+	posted  = "posted is the sum of the charges and debits"
+	back    = "no charge was given back more than once"
 	covered = "posted and held are covered by what was granted"
 	once    = "no call is both running and ended"
 	priced  = "every charge is its tokens at its price"
@@ -46,8 +47,8 @@ func clean(t testing.TB, db *store.DB) {
 			t.Errorf("%s: %s", i.Name, i.Detail)
 		}
 	}
-	if !rep.OK() || len(rep.Invariants) != 10 {
-		t.Errorf("Verify proves %d laws, OK() = %v, want 10 and true", len(rep.Invariants), rep.OK())
+	if !rep.OK() || len(rep.Invariants) != 11 {
+		t.Errorf("Verify proves %d laws, OK() = %v, want 11 and true", len(rep.Invariants), rep.OK())
 	}
 	if got := query[string](t, db, `PRAGMA integrity_check`); got != "ok" {
 		t.Errorf("integrity_check says %s", got)
@@ -201,6 +202,24 @@ func TestVerify_Broken(t *testing.T) {
 		{
 			"an expiry without a grant", func(k kept) string { return `INSERT INTO grant_expiry VALUES ('grant_none', 1, 7, 1)` },
 			map[string][]string{expired: {"grant_none"}, trial: {"all accounts"}},
+		},
+		{
+			"a refund raised", func(k kept) string {
+				return `UPDATE credit_grant SET kind = 'refund', request_id = '` + k.whole + `' WHERE amount = 900`
+			},
+			map[string][]string{back: {"WHOLE", "0.0000009 was given back of 0.00000022"}},
+		},
+		{
+			"a refund moved", func(k kept) string {
+				return `UPDATE credit_grant SET kind = 'refund', request_id = '` + k.whole + `' WHERE amount = 77`
+			},
+			map[string][]string{back: {"WHOLE", "or not to who paid"}},
+		},
+		{
+			"a debit that was never posted", func(k kept) string {
+				return `INSERT INTO debit SELECT 'debit_x', id, 7, 'r', 'me', 1 FROM account WHERE name = 'Acme'`
+			},
+			map[string][]string{posted: {"ACCOUNT", "difference -0.000000007"}, trial: {"all accounts"}},
 		},
 		{
 			"an account deleted", func(k kept) string { return `DELETE FROM account WHERE name = 'Other'` },

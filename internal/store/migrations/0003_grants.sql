@@ -17,3 +17,19 @@ CREATE TABLE grant_expiry (
   created_at BIGINT NOT NULL,
   PRIMARY KEY (grant_id, number)
 );
+
+-- Who granted, and of which charge a refund is.
+ALTER TABLE credit_grant ADD COLUMN actor TEXT NOT NULL DEFAULT '';
+ALTER TABLE credit_grant ADD COLUMN request_id TEXT CHECK ((request_id IS NOT NULL) = (kind = 'refund'));
+CREATE INDEX credit_grant_request ON credit_grant (request_id) WHERE request_id IS NOT NULL;
+
+-- Credit that an operator has taken back; it counts as posted.
+CREATE TABLE debit (
+  id         TEXT PRIMARY KEY,
+  account_id TEXT NOT NULL REFERENCES account (id),
+  amount     BIGINT NOT NULL CHECK (amount > 0),
+  reason     TEXT NOT NULL,
+  actor      TEXT NOT NULL,
+  created_at BIGINT NOT NULL
+);
+CREATE INDEX debit_account ON debit (account_id, created_at);
