@@ -44,9 +44,11 @@ type cli struct {
 		Ls     keyLs     `cmd:"" help:"List the keys of an account."`
 		Revoke keyRevoke `cmd:"" help:"Refuse a key from now on."`
 	} `cmd:"" help:"API keys of accounts."`
-	Refund   refund   `cmd:"" help:"Give back what a call was charged."`
-	Receipts receipts `cmd:"" help:"List the calls of an account, newest first."`
-	Ledger   struct {
+	Refund    refund    `cmd:"" help:"Give back what a call was charged."`
+	Receipts  receipts  `cmd:"" help:"List the calls of an account, newest first."`
+	Usage     usage     `cmd:"" help:"Add up what an account used."`
+	Statement statement `cmd:"" help:"Print a month of an account as CSV."`
+	Ledger    struct {
 		Verify ledgerVerify `cmd:"" help:"Prove that the books are balanced."`
 	} `cmd:"" help:"The books."`
 	Models models `cmd:"" help:"List the models on offer."`

@@ -37,6 +37,7 @@ func TestScripts(t *testing.T) {
 			"model":  model,
 			"revoke": revoke,
 			"mode":   mode,
+			"month":  month,
 		},
 	})
 }
@@ -88,6 +89,11 @@ func revoke(ts *testscript.TestScript, _ bool, args []string) {
 	var keys []admin.Key
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &keys))
 	ts.Check(ts.Exec("parley", "key", "revoke", keys[len(keys)-1].ID, "--data", args[0]))
+}
+
+// month sets MONTH to the current one.
+func month(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Setenv("MONTH", time.Now().UTC().Format("2006-01"))
 }
 
 // mode checks the permissions of a file.

@@ -55,6 +55,8 @@ type books interface {
 type archive interface {
 	Receipts(ctx context.Context, accountID string, limit int) ([]ledger.Receipt, error)
 	Verify(ctx context.Context) (ledger.Report, error)
+	Usage(ctx context.Context, accountID string, from, to time.Time, by ledger.By) ([]ledger.Usage, error)
+	Statement(ctx context.Context, accountID string, from, to time.Time) (ledger.Statement, error)
 	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
 }
 
@@ -109,6 +111,8 @@ func New(c Config) http.Handler {
 		{"PUT /admin/v1/accounts/{account}/subscription", s.subscribe},
 		{"POST /admin/v1/accounts/{account}/adjustments", s.adjust},
 		{"POST /admin/v1/receipts/{request}/refunds", s.refund},
+		{"GET /admin/v1/accounts/{account}/usage", s.usage},
+		{"GET /admin/v1/accounts/{account}/statements/{month}", s.statement},
 		{"GET /admin/v1/accounts/{account}/keys", s.listKeys},
 		{"POST /admin/v1/accounts/{account}/keys", s.createKey},
 		{"GET /admin/v1/accounts/{account}/receipts", s.receipts},

@@ -179,6 +179,16 @@ func (c *Client) Refund(ctx context.Context, requestID string, in NewRefund) (Re
 	return call[Refund](ctx, c, "POST", "/receipts/"+segment(requestID)+"/refunds", in)
 }
 
+// Usage adds up what an account used. The query may have from, to and by.
+func (c *Client) Usage(ctx context.Context, name string, query url.Values) (UsageReport, error) {
+	return call[UsageReport](ctx, c, "GET", accountPath(name, "/usage?"+query.Encode()), nil)
+}
+
+// Statement lists how the balance of an account changed in a month such as "2026-11".
+func (c *Client) Statement(ctx context.Context, name, month string) (Statement, error) {
+	return call[Statement](ctx, c, "GET", accountPath(name, "/statements/"+segment(month)), nil)
+}
+
 // CreateKey makes a key and returns its secret, once.
 func (c *Client) CreateKey(ctx context.Context, name string, in NewKey) (Minted, error) {
 	return call[Minted](ctx, c, "POST", accountPath(name, "/keys"), in)

@@ -125,6 +125,55 @@ type Refund struct {
 	Available string `json:"available"`
 }
 
+// UsageReport is what an account used from From to before To, added up By key, model,
+// day or hour.
+type UsageReport struct {
+	Account string    `json:"account"`
+	From    time.Time `json:"from"`
+	To      time.Time `json:"to"`
+	By      string    `json:"by"`
+	Groups  []Usage   `json:"groups"`
+	Total   Usage     `json:"total"`
+}
+
+// Usage is what the ended calls of one group used; voided calls count.
+type Usage struct {
+	Group            string `json:"group,omitzero"` // a key's id, a model, or a day or hour in UTC
+	Calls            int64  `json:"calls"`
+	PromptTokens     int64  `json:"prompt_tokens"`
+	CachedTokens     int64  `json:"cached_tokens"`
+	CompletionTokens int64  `json:"completion_tokens"`
+	Charge           string `json:"charge"`
+	WrittenOff       string `json:"written_off"`
+}
+
+// Statement is every change of a balance in a month: Opening and the amounts of all
+// lines are Closing.
+type Statement struct {
+	Account string          `json:"account"`
+	Month   string          `json:"month"`
+	Opening string          `json:"opening"`
+	Closing string          `json:"closing"`
+	Lines   []StatementLine `json:"lines"`
+}
+
+// StatementLine is one entry of the books, or a day's usage by one key of one model.
+// Kind is usage, debit, expiry or the kind of a grant.
+type StatementLine struct {
+	At               time.Time `json:"at"`
+	Kind             string    `json:"kind"`
+	Text             string    `json:"text"`
+	KeyID            string    `json:"key_id,omitzero"`
+	KeyName          string    `json:"key_name,omitzero"`
+	Model            string    `json:"model,omitzero"`
+	Calls            int64     `json:"calls,omitzero"`
+	PromptTokens     int64     `json:"prompt_tokens,omitzero"`
+	CachedTokens     int64     `json:"cached_tokens,omitzero"`
+	CompletionTokens int64     `json:"completion_tokens,omitzero"`
+	Amount           string    `json:"amount"`
+	Balance          string    `json:"balance"` // after the line
+}
+
 // NewKey asks for a key. ExpiresAt nil is never; no Models means every model of the plan;
 // limits that are nil are the plan's alone.
 type NewKey struct {

@@ -15,7 +15,7 @@ func (d *DB) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Result, erro
 	results := make([]ledger.Result, len(ops))
 	err := d.withJournal(ctx, func(j *journal) error {
 		return j.transact(ctx, func() error {
-			b := batch{journal: j, spent: map[int64]spending{}}
+			b := batch{journal: j, spent: map[int64]spending{}, used: map[used]uses{}}
 			for i, op := range ops {
 				var err error
 				switch {
@@ -64,6 +64,7 @@ func (d *DB) withJournal(ctx context.Context, f func(*journal) error) error {
 type batch struct {
 	*journal
 	spent map[int64]spending // by the number of the account
+	used  map[used]uses
 }
 
 // spending is what an account spends in a batch.
@@ -117,10 +118,11 @@ func (b *batch) close(ctx context.Context, r *ledger.Receipt) (ledger.Result, er
 		return ledger.Result{}, err
 	}
 	b.spent[account] = spending{spent.amount + r.Charge, r.RequestID}
+	b.use(used{account, r.CreatedAt.UnixMicro() / hour, terms}, r)
 	return ledger.Result{Applied: true}, nil
 }
 
-// post writes what the accounts have spent so far.
+// post writes what the accounts have spent and used so far.
 func (b *batch) post(ctx context.Context) error {
 	for account, spent := range b.spent {
 		n, err := b.exec(ctx, b.journal.post, int64(spent.amount), spent.last, account)
@@ -132,7 +134,7 @@ func (b *batch) post(ctx context.Context) error {
 		}
 	}
 	clear(b.spent)
-	return nil
+	return b.roll(ctx)
 }
 
 // terms and outcome are what many calls have in common: rows that charges cite.

@@ -63,6 +63,20 @@ var invariants = []struct{ name, query, detail string }{
 		"%[1]s: %[2]s was given back of %[3]s, or not to who paid",
 	},
 	{
+		"usage by the hour is the sum of the charges",
+		`WITH due (account, hour, terms, calls, prompt, cached, completion, amount, lost) AS
+		   (SELECT account, created_at / 3600000000, terms, count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), sum(amount), sum(written_off)
+		    FROM charge_row GROUP BY 1, 2, 3),
+		 wrong (account, hour, terms) AS
+		   (SELECT account, hour, terms FROM (SELECT * FROM due EXCEPT SELECT * FROM usage_row)
+		    UNION SELECT account, hour, terms FROM (SELECT * FROM usage_row EXCEPT SELECT * FROM due))
+		 SELECT coalesce(a.id, 'account ' || w.account) || ' in the hour from ' || strftime('%Y-%m-%dT%H:00Z', w.hour * 3600, 'unixepoch'),
+		   coalesce((SELECT amount FROM usage_row u WHERE u.account = w.account AND u.hour = w.hour AND u.terms = w.terms), 0),
+		   coalesce((SELECT amount FROM due d WHERE d.account = w.account AND d.hour = w.hour AND d.terms = w.terms), 0)
+		 FROM wrong w LEFT JOIN account a ON a.number = w.account ORDER BY 1 LIMIT 1`,
+		"%[1]s: calls, tokens or amounts differ; the amount is %[2]s, it should be %[3]s",
+	},
+	{
 		"posted and held are covered by what was granted",
 		`SELECT a.id, a.posted + coalesce(h.total, 0), a.granted FROM account a
 		 LEFT JOIN (SELECT account, sum(amount) AS total FROM hold_row GROUP BY account) h ON h.account = a.number

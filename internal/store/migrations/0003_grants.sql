@@ -33,3 +33,24 @@ CREATE TABLE debit (
   created_at BIGINT NOT NULL
 );
 CREATE INDEX debit_account ON debit (account_id, created_at);
+
+-- What was used, by account, hour and terms: written with the charges that it sums up.
+CREATE TABLE usage_row (
+  account           BIGINT NOT NULL, -- no references: a charge of the same transaction has them
+  hour              BIGINT NOT NULL, -- since 1970 UTC, of the charge's created_at
+  terms             BIGINT NOT NULL,
+  calls             BIGINT NOT NULL,
+  prompt_tokens     BIGINT NOT NULL,
+  cached_tokens     BIGINT NOT NULL,
+  completion_tokens BIGINT NOT NULL,
+  amount            BIGINT NOT NULL,
+  written_off       BIGINT NOT NULL,
+  PRIMARY KEY (account, hour, terms)
+) WITHOUT ROWID;
+
+CREATE VIEW usage_hour AS
+SELECT a.id AS account_id, t.key_id, t.model, u.hour, sum(u.calls) AS calls, sum(u.prompt_tokens) AS prompt_tokens,
+  sum(u.cached_tokens) AS cached_tokens, sum(u.completion_tokens) AS completion_tokens, sum(u.amount) AS amount,
+  sum(u.written_off) AS written_off
+FROM usage_row u LEFT JOIN account a ON a.number = u.account LEFT JOIN terms t ON t.number = u.terms
+GROUP BY a.id, t.key_id, t.model, u.hour;
