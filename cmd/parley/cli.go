@@ -48,7 +48,10 @@ type cli struct {
 	Receipts  receipts  `cmd:"" help:"List the calls of an account, newest first."`
 	Usage     usage     `cmd:"" help:"Add up what an account used."`
 	Statement statement `cmd:"" help:"Print a month of an account as CSV."`
-	Ledger    struct {
+	Audit     struct {
+		Ls auditLs `cmd:"" help:"List changes, the last first."`
+	} `cmd:"" help:"What operators changed."`
+	Ledger struct {
 		Verify ledgerVerify `cmd:"" help:"Prove that the books are balanced."`
 	} `cmd:"" help:"The books."`
 	Models models `cmd:"" help:"List the models on offer."`

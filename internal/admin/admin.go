@@ -57,6 +57,7 @@ type archive interface {
 	Verify(ctx context.Context) (ledger.Report, error)
 	Usage(ctx context.Context, accountID string, from, to time.Time, by ledger.By) ([]ledger.Usage, error)
 	Statement(ctx context.Context, accountID string, from, to time.Time) (ledger.Statement, error)
+	AuditLog(ctx context.Context, target string, limit int) ([]audit.Entry, error)
 	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
 }
 
@@ -118,6 +119,7 @@ func New(c Config) http.Handler {
 		{"GET /admin/v1/accounts/{account}/receipts", s.receipts},
 		{"GET /admin/v1/keys/{key}", s.showKey},
 		{"POST /admin/v1/keys/{key}/revoke", s.revokeKey},
+		{"GET /admin/v1/audit", s.auditLog},
 		{"GET /admin/v1/ledger/verification", s.verify},
 		{"GET /admin/v1/models", s.models},
 		{"GET /admin/v1/plans", s.plans},

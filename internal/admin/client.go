@@ -189,6 +189,13 @@ func (c *Client) Statement(ctx context.Context, name, month string) (Statement, 
 	return call[Statement](ctx, c, "GET", accountPath(name, "/statements/"+segment(month)), nil)
 }
 
+// AuditLog lists at most limit changes, the last first: those of target, an account's
+// name or anything's id, or all when it is empty.
+func (c *Client) AuditLog(ctx context.Context, target string, limit int) ([]AuditEntry, error) {
+	q := url.Values{"target": {target}, "limit": {strconv.Itoa(limit)}}
+	return call[[]AuditEntry](ctx, c, "GET", "/audit?"+q.Encode(), nil)
+}
+
 // CreateKey makes a key and returns its secret, once.
 func (c *Client) CreateKey(ctx context.Context, name string, in NewKey) (Minted, error) {
 	return call[Minted](ctx, c, "POST", accountPath(name, "/keys"), in)

@@ -1,6 +1,9 @@
 package admin
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Created names a new account.
 type Created struct {
@@ -172,6 +175,19 @@ type StatementLine struct {
 	CompletionTokens int64     `json:"completion_tokens,omitzero"`
 	Amount           string    `json:"amount"`
 	Balance          string    `json:"balance"` // after the line
+}
+
+// AuditEntry is one change: Before and After are what was and is there, or null. Hash
+// covers the entry and the hash of the one before it.
+type AuditEntry struct {
+	Seq    int64           `json:"seq"`
+	At     time.Time       `json:"at"`
+	Actor  string          `json:"actor"`
+	Action string          `json:"action"`
+	Target string          `json:"target"`
+	Before json.RawMessage `json:"before"`
+	After  json.RawMessage `json:"after"`
+	Hash   string          `json:"hash"`
 }
 
 // NewKey asks for a key. ExpiresAt nil is never; no Models means every model of the plan;

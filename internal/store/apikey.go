@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/audit"
 )
 
 // Keys returns every key.
@@ -44,10 +45,15 @@ func (d *DB) CreateKey(ctx context.Context, k apikey.Key) error {
 		models = string(b)
 	}
 	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO api_key (id, account_id, name, prefix, last4, hash, models, created_at, expires_at, rpm, tpm)
+		res, err := tx.ExecContext(ctx, `INSERT INTO api_key (id, account_id, name, prefix, last4, hash, models, created_at, expires_at, rpm, tpm)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
 			k.ID, k.AccountID, k.Name, k.Prefix, k.Last4, k.Hash[:], models, micros(k.CreatedAt), micros(k.ExpiresAt), k.RPM, k.TPM)
-		return err
+		if err := one(res, err, apikey.ErrNotFound); err != nil {
+			return err
+		}
+		return record(ctx, sqlTx{tx}, audit.Entry{Actor: audit.Actor(ctx), Action: audit.KeyCreate, Target: k.ID}, nil, map[string]any{
+			"account_id": k.AccountID, "name": k.Name, "models": k.Models, "rpm": k.RPM, "tpm": k.TPM, "expires_at": moment(k.ExpiresAt),
+		})
 	})
 }
 
@@ -56,7 +62,10 @@ func (d *DB) CreateKey(ctx context.Context, k apikey.Key) error {
 func (d *DB) RevokeKey(ctx context.Context, id string, at time.Time) error {
 	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, `UPDATE api_key SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL`, micros(at), id)
-		return one(res, err, apikey.ErrNotFound)
+		if err := one(res, err, apikey.ErrNotFound); err != nil {
+			return err
+		}
+		return record(ctx, sqlTx{tx}, audit.Entry{Actor: audit.Actor(ctx), Action: audit.KeyRevoke, Target: id}, nil, map[string]any{"revoked_at": moment(at)})
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 )
@@ -105,7 +106,39 @@ func (b *batch) grant(ctx context.Context, g *ledger.Grant) (ledger.Result, erro
 	if err != nil {
 		return ledger.Result{}, err
 	}
-	return ledger.Result{Applied: true, At: g.CreatedAt}, b.raise(ctx, account, g.Amount)
+	if err := b.raise(ctx, account, g.Amount); err != nil {
+		return ledger.Result{}, err
+	}
+	action := audit.CreditGrant
+	switch g.Kind {
+	case ledger.Refund:
+		action = audit.CreditRefund
+	case ledger.Adjust:
+		action = audit.CreditAdjust
+	}
+	err = record(ctx, b, audit.Entry{At: g.CreatedAt, Actor: g.Actor, Action: action, Target: g.AccountID}, nil, creditState{
+		ID: g.ID, Kind: string(g.Kind), Amount: g.Amount.String(), Reason: g.Note, Source: g.Source, RequestID: g.RequestID, ExpiresAt: moment(g.ExpiresAt),
+	})
+	return ledger.Result{Applied: true, At: g.CreatedAt}, err
+}
+
+// creditState is what the audit log says of a grant or debit.
+type creditState struct {
+	ID        string `json:"id"`
+	Kind      string `json:"kind,omitzero"`
+	Amount    string `json:"amount"`
+	Reason    string `json:"reason"`
+	Source    string `json:"source,omitzero"`
+	RequestID string `json:"request_id,omitzero"`
+	ExpiresAt string `json:"expires_at,omitzero"`
+}
+
+// moment is t for the audit log, empty for never.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
 }
 
 // raise adds to what an account was granted.
@@ -187,7 +220,11 @@ func (b *batch) debit(ctx context.Context, d *ledger.Debit) (ledger.Result, erro
 	if err != nil {
 		return ledger.Result{}, err
 	}
-	_, err = b.run(ctx, `UPDATE account SET posted = posted + ? WHERE id = ?`, int64(d.Amount), d.AccountID)
+	if _, err = b.run(ctx, `UPDATE account SET posted = posted + ? WHERE id = ?`, int64(d.Amount), d.AccountID); err != nil {
+		return ledger.Result{}, err
+	}
+	err = record(ctx, b, audit.Entry{At: d.CreatedAt, Actor: d.Actor, Action: audit.CreditAdjust, Target: d.AccountID}, nil,
+		creditState{ID: d.ID, Amount: (-d.Amount).String(), Reason: d.Reason})
 	return ledger.Result{Applied: true}, err
 }
 

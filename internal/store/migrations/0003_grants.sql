@@ -54,3 +54,27 @@ SELECT a.id AS account_id, t.key_id, t.model, u.hour, sum(u.calls) AS calls, sum
   sum(u.written_off) AS written_off
 FROM usage_row u LEFT JOIN account a ON a.number = u.account LEFT JOIN terms t ON t.number = u.terms
 GROUP BY a.id, t.key_id, t.model, u.hour;
+
+-- What operators changed, in the transaction of the change. Each entry's hash covers
+-- the one before; head says where the log ends, so that its end cannot be cut off.
+CREATE TABLE audit_log (
+  seq       BIGINT PRIMARY KEY, -- from 1, without gaps
+  at        BIGINT NOT NULL,
+  actor     TEXT NOT NULL,
+  action    TEXT NOT NULL,
+  target    TEXT NOT NULL,
+  before    TEXT NOT NULL, -- JSON, or empty
+  after     TEXT NOT NULL,
+  prev_hash TEXT NOT NULL,
+  hash      TEXT NOT NULL
+);
+CREATE TABLE audit_head (
+  one  BIGINT PRIMARY KEY CHECK (one = 1),
+  seq  BIGINT NOT NULL,
+  hash TEXT NOT NULL
+);
+INSERT INTO audit_head (one, seq, hash) VALUES (1, 0, '');
+CREATE TRIGGER audit_log_is_never_changed BEFORE UPDATE ON audit_log
+BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END;
+CREATE TRIGGER audit_log_is_never_cut BEFORE DELETE ON audit_log
+BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END;
