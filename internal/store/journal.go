@@ -18,7 +18,7 @@ type journal struct {
 	account, findTerms, addTerms  statement
 	findOutcome, addOutcome       statement
 	open, closeHold, charge, post statement
-	usage                         statement
+	addUsage, newUsage            statement
 
 	// Numbers of rows that never change.
 	accounts map[string]int64
@@ -56,11 +56,12 @@ func (j *journal) texts() map[*statement]string {
 				completion_tokens, output_limit, held, amount, written_off, first_token_us, total_us)
 			VALUES (?, ?, ?3, ?, ?, coalesce(?, (SELECT last FROM account WHERE number = ?3)), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO NOTHING`,
-		&j.usage: `INSERT INTO usage_row (account, hour, terms, calls, prompt_tokens, cached_tokens, completion_tokens, amount, written_off)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (account, hour, terms) DO UPDATE SET calls = calls + excluded.calls,
-			prompt_tokens = prompt_tokens + excluded.prompt_tokens, cached_tokens = cached_tokens + excluded.cached_tokens,
-			completion_tokens = completion_tokens + excluded.completion_tokens, amount = amount + excluded.amount,
-			written_off = written_off + excluded.written_off`,
+		// An upsert seeks its row twice: the row is missing once an hour.
+		&j.addUsage: `UPDATE usage_row SET calls = calls + ?, prompt_tokens = prompt_tokens + ?, cached_tokens = cached_tokens + ?,
+			completion_tokens = completion_tokens + ?, amount = amount + ?, written_off = written_off + ?
+			WHERE account = ? AND hour = ? AND terms = ?`,
+		&j.newUsage: `INSERT INTO usage_row (calls, prompt_tokens, cached_tokens, completion_tokens, amount, written_off, account, hour, terms)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		&j.post: `UPDATE account SET posted = posted + ?, last = ? WHERE number = ?`,
 	}
 }

@@ -36,10 +36,15 @@ func (b *batch) use(row used, r *ledger.Receipt) {
 // roll writes what the batch has used.
 func (b *batch) roll(ctx context.Context) error {
 	for row, u := range b.used {
-		_, err := b.exec(ctx, b.journal.usage, row.account, row.hour, row.terms,
-			u.calls, u.prompt, u.cached, u.completion, int64(u.amount), int64(u.writtenOff))
-		if err != nil {
-			return err
+		for _, st := range []statement{b.addUsage, b.newUsage} {
+			n, err := b.exec(ctx, st, u.calls, u.prompt, u.cached, u.completion, int64(u.amount), int64(u.writtenOff),
+				row.account, row.hour, row.terms)
+			if err != nil {
+				return err
+			}
+			if n == 1 {
+				break
+			}
 		}
 	}
 	clear(b.used)
