@@ -240,31 +240,3 @@ func (a *accountLs) Run(e *env) error {
 		})
 	})
 }
-
-type creditAdd struct {
-	directory
-	Name   string `arg:"" help:"Name or id of the account."`
-	Amount string `arg:"" help:"Amount in IU, at most 9 decimals."`
-	Note   string `required:"" help:"Why it is added." placeholder:"TEXT"`
-	Ref    string `help:"Reference of the payment. The same reference adds once." placeholder:"REF"`
-}
-
-func (creditAdd) Help() string {
-	return `Example: parley credit add "Example Lab" 50 --note "support case 118" --ref case-118`
-}
-
-func (a *creditAdd) Run(e *env) error {
-	return e.with(a.directory, false, func(c *admin.Client) error {
-		got, err := c.AddCredit(e.ctx, a.Name, admin.NewCredit{Amount: a.Amount, Note: a.Note, Ref: a.Ref})
-		if err != nil {
-			return e.named(c, a.Name, err)
-		}
-		return e.answer(got, func() {
-			if !got.Added {
-				e.print("Nothing added: %s was already added on %s.", a.Ref, date(got.At))
-				return
-			}
-			e.print("Added %s IU to %s. Available %s IU.", credit(got.Amount), got.Account, credit(got.Available))
-		})
-	})
-}

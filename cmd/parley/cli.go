@@ -35,7 +35,9 @@ type cli struct {
 		Set subscriptionSet `cmd:"" help:"Put an account on a plan until a time."`
 	} `cmd:"" help:"Paid periods of accounts."`
 	Credit struct {
-		Add creditAdd `cmd:"" help:"Add credit to an account."`
+		Add    creditAdd    `cmd:"" help:"Add credit to an account."`
+		Adjust creditAdjust `cmd:"" help:"Correct the credit of an account."`
+		Ls     creditLs     `cmd:"" help:"List the grants of an account and what is left of each."`
 	} `cmd:"" help:"Credit of accounts."`
 	Key struct {
 		Create keyCreate `cmd:"" help:"Make an API key and print its secret, once."`
@@ -44,8 +46,14 @@ type cli struct {
 		Rotate keyRotate `cmd:"" help:"Give a key a new secret; the old one works a while longer."`
 		Revoke keyRevoke `cmd:"" help:"Refuse a key from now on."`
 	} `cmd:"" help:"API keys of accounts."`
-	Receipts receipts `cmd:"" help:"List the calls of an account, newest first."`
-	Ledger   struct {
+	Refund    refund    `cmd:"" help:"Give back what a call was charged."`
+	Receipts  receipts  `cmd:"" help:"List the calls of an account, newest first."`
+	Usage     usage     `cmd:"" help:"Add up what an account used."`
+	Statement statement `cmd:"" help:"Print a month of an account as CSV."`
+	Audit     struct {
+		Ls auditLs `cmd:"" help:"List changes, the last first."`
+	} `cmd:"" help:"What operators changed."`
+	Ledger struct {
 		Verify ledgerVerify `cmd:"" help:"Prove that the books are balanced."`
 	} `cmd:"" help:"The books."`
 	Models models `cmd:"" help:"List the models on offer."`
@@ -120,16 +128,21 @@ func run(args []string, stdin, stdout, stderr *os.File) (code int) {
 	return e.fail(command.Run())
 }
 
-// helped turns "parley" and "parley help key" into what the grammar knows.
+// helped turns "parley", "parley help key" and numbers below 0 into what the grammar knows.
 func helped(args []string) []string {
 	switch {
 	case len(args) == 0:
 		return []string{"--help"}
 	case args[0] == "help":
 		return append(slices.Clone(args[1:]), "--help")
-	default:
-		return args
 	}
+	args = slices.Clone(args)
+	for i, a := range args {
+		if len(a) > 1 && a[0] == '-' && (a[1] >= '0' && a[1] <= '9' || a[1] == '.') {
+			args[i] = minus + a[1:]
+		}
+	}
+	return args
 }
 
 // watchSignals ends e's context at the first signal. The second goes to the command,

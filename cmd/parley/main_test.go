@@ -39,6 +39,7 @@ func TestScripts(t *testing.T) {
 			"rotate": onLast("rotate"),
 			"set":    onLast("set"),
 			"mode":   mode,
+			"month":  month,
 		},
 	})
 }
@@ -95,6 +96,11 @@ func onLast(command string) func(*testscript.TestScript, bool, []string) {
 			ts.Fatalf("key %s gives %v", command, err)
 		}
 	}
+}
+
+// month sets MONTH to the current one.
+func month(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Setenv("MONTH", time.Now().UTC().Format("2006-01"))
 }
 
 // mode checks the permissions of a file.

@@ -158,6 +158,33 @@ func (s *service) summary(r *http.Request) (any, error) {
 	return out, nil
 }
 
+// mostPriority bounds the priorities of grants.
+const mostPriority = 100
+
+// listCredits shows grants in the order in which they burn.
+func (s *service) listCredits(r *http.Request) (any, error) {
+	a, err := s.named(r)
+	if err != nil {
+		return nil, err
+	}
+	grants, err := s.Store.Grants(r.Context(), a.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]GrantBalance, 0, len(grants))
+	for _, g := range grants {
+		v := GrantBalance{
+			ID: g.ID, Kind: string(g.Kind), Amount: g.Amount.String(), Burned: g.Burned.String(), Expired: g.Expired.String(),
+			Remaining: g.Remaining().String(), Priority: g.Priority, CreatedAt: g.CreatedAt, Note: g.Note, Source: g.Source,
+		}
+		if !g.ExpiresAt.IsZero() {
+			v.ExpiresAt = &g.ExpiresAt
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
 // addCredit grants once for each reference. References are kept apart from the
 // sources that Parley itself writes.
 func (s *service) addCredit(r *http.Request) (any, error) {
@@ -176,7 +203,18 @@ func (s *service) addCredit(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := ledger.Grant{AccountID: a.ID, Amount: value, Note: in.Note}
+	g := ledger.Grant{AccountID: a.ID, Kind: ledger.Kind(in.Kind), Amount: value, Priority: in.Priority, Note: in.Note}
+	switch g.Kind {
+	case "", ledger.Prepaid, ledger.Included, ledger.Promo:
+	default:
+		return nil, invalid("invalid_kind", "Credit is prepaid, included or promo, not %q. Refunds and adjustments have commands of their own.", in.Kind)
+	}
+	if in.Priority < 0 || in.Priority > mostPriority {
+		return nil, invalid("invalid_priority", "A priority is a whole number from 1 to %d; lower burns first.", mostPriority)
+	}
+	if in.ExpiresAt != nil {
+		g.ExpiresAt = in.ExpiresAt.UTC().Truncate(time.Microsecond)
+	}
 	if in.Ref != "" {
 		g.Source = "ref:" + in.Ref
 	}

@@ -16,8 +16,10 @@ import (
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/money"
 )
 
 // accounts is what admin asks of account.Directory.
@@ -45,6 +47,8 @@ type keys interface {
 // books is what admin asks of ledger.Ledger.
 type books interface {
 	Grant(ctx context.Context, g ledger.Grant) (ledger.Granted, error)
+	Adjust(ctx context.Context, accountID string, amount money.Amount, reason string) error
+	Refund(ctx context.Context, requestID string, amount money.Amount, reason string) (ledger.Charged, error)
 	Balance(accountID string) ledger.Balance
 	Running(accountID string) []ledger.Receipt
 	Spending(accountID string, b ledger.Budget) ledger.Spending
@@ -54,6 +58,10 @@ type books interface {
 type archive interface {
 	Receipts(ctx context.Context, accountID string, limit int) ([]ledger.Receipt, error)
 	Verify(ctx context.Context) (ledger.Report, error)
+	Usage(ctx context.Context, accountID string, from, to time.Time, by ledger.By) ([]ledger.Usage, error)
+	Statement(ctx context.Context, accountID string, from, to time.Time) (ledger.Statement, error)
+	AuditLog(ctx context.Context, target string, limit int) ([]audit.Entry, error)
+	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
 }
 
 // offer is what admin asks of catalog.Catalog.
@@ -73,6 +81,10 @@ type Config struct {
 	// Engines are those of the process, in any order.
 	Engines func() []Engine
 }
+
+// actorHeader names who makes a change. Whoever may open the socket may say it: it is
+// for the record, not a permission.
+const actorHeader = "Parley-Actor"
 
 type service struct {
 	Config
@@ -98,8 +110,13 @@ func New(c Config) http.Handler {
 		{"GET /admin/v1/accounts/{account}", s.showAccount},
 		{"PATCH /admin/v1/accounts/{account}", s.setAccount},
 		{"GET /admin/v1/accounts/{account}/summary", s.summary},
+		{"GET /admin/v1/accounts/{account}/credits", s.listCredits},
 		{"POST /admin/v1/accounts/{account}/credits", s.addCredit},
 		{"PUT /admin/v1/accounts/{account}/subscription", s.subscribe},
+		{"POST /admin/v1/accounts/{account}/adjustments", s.adjust},
+		{"POST /admin/v1/receipts/{request}/refunds", s.refund},
+		{"GET /admin/v1/accounts/{account}/usage", s.usage},
+		{"GET /admin/v1/accounts/{account}/statements/{month}", s.statement},
 		{"GET /admin/v1/accounts/{account}/keys", s.listKeys},
 		{"POST /admin/v1/accounts/{account}/keys", s.createKey},
 		{"GET /admin/v1/accounts/{account}/receipts", s.receipts},
@@ -107,6 +124,7 @@ func New(c Config) http.Handler {
 		{"PATCH /admin/v1/keys/{key}", s.setKey},
 		{"POST /admin/v1/keys/{key}/revoke", s.revokeKey},
 		{"POST /admin/v1/keys/{key}/rotate", s.rotateKey},
+		{"GET /admin/v1/audit", s.auditLog},
 		{"GET /admin/v1/ledger/verification", s.verify},
 		{"GET /admin/v1/models", s.models},
 		{"GET /admin/v1/plans", s.plans},
@@ -124,7 +142,7 @@ func New(c Config) http.Handler {
 func answer(handle func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status := http.StatusOK
-		value, err := handle(r)
+		value, err := handle(r.WithContext(audit.WithActor(r.Context(), r.Header.Get(actorHeader))))
 		if err != nil {
 			e := refusal(err)
 			status, value = e.Status, envelope{Error: e}

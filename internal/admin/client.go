@@ -10,8 +10,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"os/user"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Client speaks the operator's API. A refusal is an [*Error]. It is safe for
@@ -80,6 +83,7 @@ func call[T any](ctx context.Context, c *Client, method, path string, in any) (o
 	if err != nil {
 		return out, err
 	}
+	r.Header.Set(actorHeader, whoami())
 	res, err := c.http.Do(r)
 	if err != nil {
 		// The URL is of no meaning to an operator.
@@ -106,6 +110,14 @@ func call[T any](ctx context.Context, c *Client, method, path string, in any) (o
 	}
 	return out, nil
 }
+
+// whoami is the user of this process, for the record.
+var whoami = sync.OnceValue(func() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return "uid " + strconv.Itoa(os.Getuid())
+})
 
 // segment is one part of a path; dots are escaped because "." and ".." have a meaning there.
 func segment(s string) string { return strings.ReplaceAll(url.PathEscape(s), ".", "%2E") }
@@ -150,6 +162,38 @@ func (c *Client) Summary(ctx context.Context, name string) (Summary, error) {
 // AddCredit gives an account credit, once for each reference.
 func (c *Client) AddCredit(ctx context.Context, name string, in NewCredit) (Credit, error) {
 	return call[Credit](ctx, c, "POST", accountPath(name, "/credits"), in)
+}
+
+// Credits lists the grants of an account in the order in which they burn.
+func (c *Client) Credits(ctx context.Context, name string) ([]GrantBalance, error) {
+	return call[[]GrantBalance](ctx, c, "GET", accountPath(name, "/credits"), nil)
+}
+
+// Adjust corrects the credit of an account.
+func (c *Client) Adjust(ctx context.Context, name string, in NewAdjustment) (Adjustment, error) {
+	return call[Adjustment](ctx, c, "POST", accountPath(name, "/adjustments"), in)
+}
+
+// Refund gives back what a call was charged, or a part of it.
+func (c *Client) Refund(ctx context.Context, requestID string, in NewRefund) (Refund, error) {
+	return call[Refund](ctx, c, "POST", "/receipts/"+segment(requestID)+"/refunds", in)
+}
+
+// Usage adds up what an account used. The query may have from, to and by.
+func (c *Client) Usage(ctx context.Context, name string, query url.Values) (UsageReport, error) {
+	return call[UsageReport](ctx, c, "GET", accountPath(name, "/usage?"+query.Encode()), nil)
+}
+
+// Statement lists how the balance of an account changed in a month such as "2026-11".
+func (c *Client) Statement(ctx context.Context, name, month string) (Statement, error) {
+	return call[Statement](ctx, c, "GET", accountPath(name, "/statements/"+segment(month)), nil)
+}
+
+// AuditLog lists at most limit changes, the last first: those of target, an account's
+// name or anything's id, or all when it is empty.
+func (c *Client) AuditLog(ctx context.Context, target string, limit int) ([]AuditEntry, error) {
+	q := url.Values{"target": {target}, "limit": {strconv.Itoa(limit)}}
+	return call[[]AuditEntry](ctx, c, "GET", "/audit?"+q.Encode(), nil)
 }
 
 // CreateKey makes a key and returns its secret, once.

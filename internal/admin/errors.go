@@ -48,6 +48,7 @@ var refusals = [...]struct {
 	{apikey.ErrRevoked, http.StatusConflict, "key_revoked", "The key is revoked.\nMake a new one: parley key create"},
 	{apikey.ErrExpired, http.StatusConflict, "key_expired", "The key has expired.\nMake a new one: parley key create"},
 	{ledger.ErrAmount, http.StatusBadRequest, "invalid_amount", "The amount must be above 0, and no balance can exceed 9.2e9 IU."},
+	{ledger.ErrExpiry, http.StatusBadRequest, "invalid_expiry", "The credit would expire in the past."},
 	{ledger.ErrUnavailable, http.StatusInternalServerError, "ledger_unavailable", "The books cannot be written now, so nothing was added."},
 }
 

@@ -67,6 +67,27 @@ type NewCredit struct {
 	Amount string `json:"amount"`
 	Note   string `json:"note"`
 	Ref    string `json:"ref,omitzero"`
+	// Kind is prepaid, included or promo; empty is prepaid.
+	Kind string `json:"kind,omitzero"`
+	// Priority is from 1 to 100, lower burns first; 0 is that of the kind.
+	Priority  int        `json:"priority,omitzero"`
+	ExpiresAt *time.Time `json:"expires_at,omitzero"` // nil: never
+}
+
+// GrantBalance is one grant and what became of it: Amount is Burned by charges, Expired
+// and Remaining. Kind is prepaid, included, promo, refund or adjust.
+type GrantBalance struct {
+	ID        string     `json:"id"`
+	Kind      string     `json:"kind"`
+	Amount    string     `json:"amount"`
+	Burned    string     `json:"burned"`
+	Expired   string     `json:"expired"`
+	Remaining string     `json:"remaining"`
+	Priority  int        `json:"priority"`
+	CreatedAt time.Time  `json:"created_at"`
+	ExpiresAt *time.Time `json:"expires_at"`
+	Note      string     `json:"note"`
+	Source    string     `json:"source"`
 }
 
 // Credit says what became of a [NewCredit]: when Added is false, At is when the same
@@ -77,6 +98,96 @@ type Credit struct {
 	Amount    string    `json:"amount"`
 	At        time.Time `json:"at"`
 	Available string    `json:"available"`
+}
+
+// NewAdjustment asks for a correction of credit; an Amount below 0, as "-5", is taken.
+type NewAdjustment struct {
+	Amount string `json:"amount"`
+	Reason string `json:"reason"`
+}
+
+// Adjustment says what was corrected.
+type Adjustment struct {
+	Account   string `json:"account"`
+	Amount    string `json:"amount"`
+	Available string `json:"available"`
+}
+
+// NewRefund asks to give back Amount of a charge; an empty one is all that is left of it.
+type NewRefund struct {
+	Amount string `json:"amount,omitzero"`
+	Reason string `json:"reason"`
+}
+
+// Refund says how much of a charge has been given back in all.
+type Refund struct {
+	RequestID string `json:"request_id"`
+	Account   string `json:"account"`
+	Charge    string `json:"charge"`
+	Refunded  string `json:"refunded"`
+	Available string `json:"available"`
+}
+
+// UsageReport is what an account used from From to before To, added up By key, model,
+// day or hour.
+type UsageReport struct {
+	Account string    `json:"account"`
+	From    time.Time `json:"from"`
+	To      time.Time `json:"to"`
+	By      string    `json:"by"`
+	Groups  []Usage   `json:"groups"`
+	Total   Usage     `json:"total"`
+}
+
+// Usage is what the ended calls of one group used; voided calls count.
+type Usage struct {
+	Group            string `json:"group,omitzero"` // a key's id, a model, or a day or hour in UTC
+	Calls            int64  `json:"calls"`
+	PromptTokens     int64  `json:"prompt_tokens"`
+	CachedTokens     int64  `json:"cached_tokens"`
+	CompletionTokens int64  `json:"completion_tokens"`
+	Charge           string `json:"charge"`
+	WrittenOff       string `json:"written_off"`
+}
+
+// Statement is every change of a balance in a month: Opening and the amounts of all
+// lines are Closing.
+type Statement struct {
+	Account string          `json:"account"`
+	Month   string          `json:"month"`
+	Opening string          `json:"opening"`
+	Closing string          `json:"closing"`
+	Lines   []StatementLine `json:"lines"`
+}
+
+// StatementLine is one entry of the books, or a day's usage by one key of one model.
+// Kind is usage, debit, expiry or the kind of a grant.
+type StatementLine struct {
+	At               time.Time `json:"at"`
+	Kind             string    `json:"kind"`
+	Text             string    `json:"text"`
+	KeyID            string    `json:"key_id,omitzero"`
+	KeyName          string    `json:"key_name,omitzero"`
+	Model            string    `json:"model,omitzero"`
+	Calls            int64     `json:"calls,omitzero"`
+	PromptTokens     int64     `json:"prompt_tokens,omitzero"`
+	CachedTokens     int64     `json:"cached_tokens,omitzero"`
+	CompletionTokens int64     `json:"completion_tokens,omitzero"`
+	Amount           string    `json:"amount"`
+	Balance          string    `json:"balance"` // after the line
+}
+
+// AuditEntry is one change: Before and After are what was and is there, or null. Hash
+// covers the entry and the hash of the one before it.
+type AuditEntry struct {
+	Seq    int64           `json:"seq"`
+	At     time.Time       `json:"at"`
+	Actor  string          `json:"actor"`
+	Action string          `json:"action"`
+	Target string          `json:"target"`
+	Before json.RawMessage `json:"before"`
+	After  json.RawMessage `json:"after"`
+	Hash   string          `json:"hash"`
 }
 
 // NewKey asks for a key. ExpiresAt nil is never; no Models means every model of the plan;

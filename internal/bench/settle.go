@@ -132,7 +132,7 @@ func fund(ctx context.Context, db *store.DB) ([]string, error) {
 		if err := db.CreateAccount(ctx, a); err != nil {
 			return nil, err
 		}
-		ops[i].Grant = &ledger.Grant{ID: ident.New(ident.Grant), AccountID: ids[i], Amount: 1_000_000 * money.IU, CreatedAt: time.Now()}
+		ops[i].Grant = &ledger.Grant{ID: ident.New(ident.Grant), AccountID: ids[i], Kind: ledger.Prepaid, Amount: 1_000_000 * money.IU, CreatedAt: time.Now()}
 	}
 	_, err := db.Commit(ctx, ops)
 	return ids, err

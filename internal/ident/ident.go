@@ -17,6 +17,7 @@ const (
 	Key        = "key_"
 	Grant      = "grant_"
 	Budget     = "budget_"
+	Debit      = "debit_"
 	Request    = "req_"
 	Completion = "chatcmpl-"
 )

@@ -14,6 +14,7 @@ type book struct {
 	announced money.Amount // grants on their way to the disk: not to be spent yet
 	posted    money.Amount
 	held      money.Amount
+	expiring  money.Amount // of grants that have ended, to be taken when holds resolve
 	running   map[*Hold]struct{}
 }
 
@@ -27,7 +28,7 @@ func (b *book) reserve(h *Hold, least int) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	available, left := b.granted-b.posted-b.held, money.Amount(math.MaxInt64)
+	available, left := b.available(), money.Amount(math.MaxInt64)
 	if h.spending != nil {
 		left = h.spending.Left(h.receipt.Budget.Amount)
 	}
@@ -66,7 +67,7 @@ func (b *book) price(h *Hold, cost money.Amount) (charge, writtenOff money.Amoun
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	extra := min(cost-hold, b.granted-b.posted-b.held)
+	extra := min(cost-hold, b.available())
 	if h.spending != nil {
 		extra = min(extra, h.spending.Left(h.receipt.Budget.Amount))
 	}
@@ -75,14 +76,56 @@ func (b *book) price(h *Hold, cost money.Amount) (charge, writtenOff money.Amoun
 	return hold + extra, cost - hold - extra
 }
 
-// post ends h: its hold is released and charge is spent.
-func (b *book) post(h *Hold, held, charge money.Amount) {
+// available is what a call may hold. The caller has locked b.
+func (b *book) available() money.Amount { return max(0, b.granted-b.posted-b.held-b.expiring) }
+
+// post ends h: its hold is released and charge is spent. It reports whether something
+// waits for that to expire.
+func (b *book) post(h *Hold, held, charge money.Amount) (expiring bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held -= held
 	b.posted += charge
 	h.spending.post(held, charge)
 	delete(b.running, h)
+	return b.expiring > 0
+}
+
+// setAside takes at most most out of what calls may hold.
+func (b *book) setAside(most money.Amount) money.Amount {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := min(most, b.granted-b.posted-b.held)
+	b.held += n
+	return n
+}
+
+// take sets aside n for a debit.
+func (b *book) take(n money.Amount) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if available := b.available(); n > available {
+		return &InsufficientError{Need: n, Available: available, Held: b.held}
+	}
+	b.held += n
+	return nil
+}
+
+// spend posts what take has set aside.
+func (b *book) spend(n money.Amount) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held -= n
+	b.posted += n
+}
+
+// expire ends what setAside began: taken of it is gone, and left shall follow.
+func (b *book) expire(aside, taken, left money.Amount) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held -= aside
+	b.granted -= taken
+	b.expiring = left
 }
 
 // announce makes sure that a grant on its way cannot overflow the account.
@@ -110,7 +153,7 @@ func (b *book) grant(a money.Amount, added bool) {
 func (b *book) balance() Balance {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Balance{Granted: b.granted, Posted: b.posted, Held: b.held, Running: len(b.running)}
+	return Balance{Granted: b.granted, Posted: b.posted, Held: b.held, Expiring: b.expiring, Running: len(b.running)}
 }
 
 func (b *book) receipts() []Receipt {

@@ -171,7 +171,7 @@ func (h *Hold) resolve(r *Receipt, held money.Amount) (*pending, error) {
 			return
 		}
 		if r.State != Voided {
-			h.book.post(h, held, r.Charge)
+			h.end(held, r.Charge)
 		}
 		if h.slot != nil {
 			h.slot.Release()
@@ -181,7 +181,14 @@ func (h *Hold) resolve(r *Receipt, held money.Amount) (*pending, error) {
 	if r.State == Voided {
 		// Only now, so that a hold that takes this credit is behind it in the queue and
 		// the rows never hold more than was granted.
-		h.book.post(h, held, 0)
+		h.end(held, 0)
 	}
 	return p, nil
+}
+
+// end brings the book up to date with the end of the call.
+func (h *Hold) end(held, charge money.Amount) {
+	if h.book.post(h, held, charge) {
+		h.ledger.lookForExpiry()
+	}
 }

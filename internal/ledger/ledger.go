@@ -20,7 +20,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/money"
 )
 
@@ -48,33 +47,23 @@ func (e *InsufficientError) Error() string {
 	return fmt.Sprintf("insufficient credit: %s needed, %s available, %s held", e.Need, e.Available, e.Held)
 }
 
-// Grant is credit given to an account. A Source that was granted before adds nothing.
-type Grant struct {
-	ID        string
-	AccountID string
-	Amount    money.Amount
-	Note      string
-	Source    string // unique per account; empty for a grant that may repeat
-	CreatedAt time.Time
-}
-
-// Granted says what became of a grant.
-type Granted struct {
-	Added bool
-	At    time.Time // when it was added, now or before
-}
-
 // Op is one change to the books; exactly one field is set.
 type Op struct {
 	Open  *Receipt // the hold of a stream that starts
 	Close *Receipt // the end of a call; resolves its hold row where it has one
 	Grant *Grant
+	// Expire takes back what was not used in time.
+	Expire *Expire
+	Debit  *Debit
 }
 
 // Result says what an Op did. Applied is false for a Grant or Close that was there before.
 type Result struct {
 	Applied bool
-	At      time.Time // of the grant that counts; zero when there is no such account
+	At      time.Time    // of the grant that counts; zero when there is no such account
+	Amount  money.Amount // that an Expire has taken
+	Left    money.Amount // that it will take when running calls have ended
+	Refused error        // why an op that is sound did nothing
 }
 
 // Totals are the books of one account at rest.
@@ -92,6 +81,14 @@ type Store interface {
 	Budgets(ctx context.Context) ([]BudgetTotal, error)
 	OpenHolds(ctx context.Context) ([]Receipt, error)
 	Commit(ctx context.Context, ops []Op) ([]Result, error)
+	// Grants returns all grants of the account in the order in which they burn, up to
+	// date with what is posted.
+	Grants(ctx context.Context, accountID string) ([]GrantBalance, error)
+	// Charged returns the charge of a call that has ended. It fails with [ErrNoCharge].
+	Charged(ctx context.Context, requestID string) (Charged, error)
+	// Expiring returns the accounts with grants that have ended by t, if something may
+	// be left of them, and when the next one ends.
+	Expiring(ctx context.Context, t time.Time) (accounts []string, next time.Time, err error)
 }
 
 // Progress remembers, beyond the life of the process, how many tokens each running
@@ -128,6 +125,7 @@ type Ledger struct {
 	crowded   bool
 	stopped   chan struct{} // closed when the committer has ended
 	failed    chan struct{} // closed when a commit failed
+	expiry    chan struct{} // one token: something may be due
 	failure   error         // set before failed is closed, by who has the turn
 	admission atomic.Pointer[error]
 
@@ -141,13 +139,13 @@ type Recovery struct {
 }
 
 // Open loads the books and resolves what the last process left: a stream that had
-// delivered tokens is charged for exactly those, any other hold is voided. The
-// ledger writes through store until [Ledger.Close].
+// delivered tokens is charged for exactly those, any other hold is voided. Then it takes
+// back what has expired meanwhile. The ledger writes through store until [Ledger.Close].
 func Open(ctx context.Context, store Store, progress Progress) (*Ledger, Recovery, error) {
 	l := &Ledger{
 		store: store, progress: progress,
 		queue: make(chan *pending, maxBatch), wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-		stopped: make(chan struct{}), failed: make(chan struct{}),
+		stopped: make(chan struct{}), failed: make(chan struct{}), expiry: make(chan struct{}, 1),
 	}
 	rec, err := l.recover(ctx)
 	if err != nil {
@@ -168,6 +166,9 @@ func Open(ctx context.Context, store Store, progress Progress) (*Ledger, Recover
 		l.budgets.Store(budgetKey{t.ID, t.Period}, &Spending{Spent: t.Spent})
 	}
 	go l.commit()
+	if _, err := l.ExpireDue(ctx, now()); err != nil {
+		return nil, rec, errors.Join(err, l.Close())
+	}
 	return l, rec, nil
 }
 
@@ -255,42 +256,21 @@ func (l *Ledger) Err() error {
 	}
 }
 
-// Grant adds credit and returns when it is durable. It fails with [ErrAmount],
-// [ErrAccount] or [ErrUnavailable].
-func (l *Ledger) Grant(ctx context.Context, g Grant) (Granted, error) {
-	if g.Amount <= 0 || g.Amount > money.MaxAmount {
-		return Granted{}, ErrAmount
-	}
-	b := l.book(g.AccountID)
-	// The reservation of room keeps concurrent grants from overflowing together.
-	if err := b.announce(g.Amount); err != nil {
-		return Granted{}, err
-	}
-	g.ID, g.CreatedAt = ident.New(ident.Grant), time.Now().UTC().Truncate(time.Microsecond)
-	p := &pending{op: Op{Grant: &g}, done: make(chan struct{})}
-	p.apply = func(r Result) { b.grant(g.Amount, r.Applied) }
-	l.send(p, false)
-	l.wait(p) // not for ctx: the outcome of a change to the books is always learnt
-	if p.err != nil {
-		return Granted{}, p.err
-	}
-	if !p.result.Applied && p.result.At.IsZero() {
-		return Granted{}, ErrAccount
-	}
-	return Granted{Added: p.result.Applied, At: p.result.At}, nil
-}
-
 // Balance is the books of one account at this moment.
 type Balance struct {
 	Granted, Posted, Held money.Amount
-	Running               int // calls
+	// Expiring is of grants that have ended and is taken back when running calls have.
+	Expiring money.Amount
+	Running  int // calls
 }
 
 // Balance is what is left before holds: granted less posted.
 func (b Balance) Balance() money.Amount { return b.Granted - b.Posted }
 
 // Available is what a new call could hold.
-func (b Balance) Available() money.Amount { return b.Granted - b.Posted - b.Held }
+func (b Balance) Available() money.Amount {
+	return max(0, b.Granted-b.Posted-b.Held-b.Expiring)
+}
 
 // Balance returns the books of an account; one that was never granted anything has zeros.
 func (l *Ledger) Balance(accountID string) Balance { return l.book(accountID).balance() }

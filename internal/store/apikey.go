@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/money"
 )
 
@@ -61,7 +62,20 @@ func insertKey(ctx context.Context, tx *sql.Tx, k apikey.Key) error {
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
 		k.ID, k.AccountID, k.Name, k.Prefix, k.Last4, k.Hash[:], models, micros(k.CreatedAt), micros(k.ExpiresAt), k.RPM, k.TPM,
 		strings.Join(k.Scopes.Names(), " "), strings.Join(apikey.Networks(k.Networks), " "), orNull(k.Budget.ID), orNull(int64(k.Budget.Amount)), k.Budget.Monthly)
-	return err
+	if err != nil {
+		return err
+	}
+	after := keyFacts(k)
+	after["account_id"] = k.AccountID
+	return record(ctx, sqlTx{tx}, audit.Entry{Actor: audit.Actor(ctx), Action: audit.KeyCreate, Target: k.ID}, nil, after)
+}
+
+// keyFacts are what the audit log says of a key.
+func keyFacts(k apikey.Key) map[string]any {
+	return map[string]any{
+		"name": k.Name, "models": k.Models, "rpm": k.RPM, "tpm": k.TPM, "expires_at": moment(k.ExpiresAt), "scopes": k.Scopes.Names(),
+		"networks": apikey.Networks(k.Networks), "budget": k.Budget.Amount.String(), "budget_monthly": k.Budget.Monthly,
+	}
 }
 
 // modelList is a list of models as it is stored: nil, which is all, is empty.
@@ -85,7 +99,10 @@ func (d *DB) UpdateKey(ctx context.Context, k apikey.Key) error {
 			budget_id = $8, budget = $9, budget_monthly = $10 WHERE id = $11 AND revoked_at IS NULL`,
 			k.Name, models, micros(k.ExpiresAt), k.RPM, k.TPM, strings.Join(k.Scopes.Names(), " "), strings.Join(apikey.Networks(k.Networks), " "),
 			orNull(k.Budget.ID), orNull(int64(k.Budget.Amount)), k.Budget.Monthly, k.ID)
-		return one(res, err, apikey.ErrNotFound)
+		if err := one(res, err, apikey.ErrNotFound); err != nil {
+			return err
+		}
+		return record(ctx, sqlTx{tx}, audit.Entry{Actor: audit.Actor(ctx), Action: audit.KeyUpdate, Target: k.ID}, nil, keyFacts(k))
 	})
 }
 
@@ -105,7 +122,12 @@ func (d *DB) ReplaceKey(ctx context.Context, old, by apikey.Key) error {
 		res, err := tx.ExecContext(ctx, `UPDATE api_key SET replaced_by = $1, expires_at = $2, revoked_at = $3
 			WHERE id = $4 AND replaced_by IS NULL AND revoked_at IS NULL`,
 			by.ID, micros(old.ExpiresAt), micros(old.RevokedAt), old.ID)
-		return one(res, err, apikey.ErrReplaced)
+		if err := one(res, err, apikey.ErrReplaced); err != nil {
+			return err
+		}
+		return record(ctx, sqlTx{tx}, audit.Entry{Actor: audit.Actor(ctx), Action: audit.KeyRotate, Target: old.ID}, nil, map[string]any{
+			"replaced_by": by.ID, "expires_at": moment(old.ExpiresAt), "revoked_at": moment(old.RevokedAt),
+		})
 	})
 }
 
@@ -114,7 +136,10 @@ func (d *DB) ReplaceKey(ctx context.Context, old, by apikey.Key) error {
 func (d *DB) RevokeKey(ctx context.Context, id string, at time.Time) error {
 	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, `UPDATE api_key SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL`, micros(at), id)
-		return one(res, err, apikey.ErrNotFound)
+		if err := one(res, err, apikey.ErrNotFound); err != nil {
+			return err
+		}
+		return record(ctx, sqlTx{tx}, audit.Entry{Actor: audit.Actor(ctx), Action: audit.KeyRevoke, Target: id}, nil, map[string]any{"revoked_at": moment(at)})
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/catalog"
 )
 
@@ -23,8 +24,12 @@ func (d *DB) SaveCatalog(ctx context.Context, models []catalog.Model, plans []ac
 		for i := range models {
 			m := &models[i]
 			m.PriceID = rowID("price_", m.ID, m.Price.Input, m.Price.CachedInput, m.Price.Output)
-			if _, err := tx.ExecContext(ctx, `INSERT INTO model_price (id, model, input, cached, output, created_at) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING`,
-				m.PriceID, m.ID, int64(m.Price.Input), int64(m.Price.CachedInput), int64(m.Price.Output), now); err != nil {
+			res, err := tx.ExecContext(ctx, `INSERT INTO model_price (id, model, input, cached, output, created_at) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING`,
+				m.PriceID, m.ID, int64(m.Price.Input), int64(m.Price.CachedInput), int64(m.Price.Output), now)
+			err = announce(ctx, tx, res, err, audit.Entry{Action: audit.PriceVersion, Target: m.ID}, map[string]any{
+				"id": m.PriceID, "input": m.Price.Input.PerThousand(), "cached_input": m.Price.CachedInput.PerThousand(), "output": m.Price.Output.PerThousand(),
+			})
+			if err != nil {
 				return err
 			}
 		}
@@ -46,8 +51,12 @@ func (d *DB) SaveCatalog(ctx context.Context, models []catalog.Model, plans []ac
 				return err
 			}
 			p.Version = rowID("plan_", p.ID, p.RPM, p.TPM, p.Concurrency, string(list), string(limits))
-			if _, err := tx.ExecContext(ctx, `INSERT INTO plan_version (id, plan, rpm, tpm, concurrency, models, created_at, limits) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING`,
-				p.Version, p.ID, p.RPM, p.TPM, p.Concurrency, string(list), now, string(limits)); err != nil {
+			res, err := tx.ExecContext(ctx, `INSERT INTO plan_version (id, plan, rpm, tpm, concurrency, models, created_at, limits) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING`,
+				p.Version, p.ID, p.RPM, p.TPM, p.Concurrency, string(list), now, string(limits))
+			err = announce(ctx, tx, res, err, audit.Entry{Action: audit.PlanVersion, Target: p.ID}, map[string]any{
+				"id": p.Version, "rpm": p.RPM, "tpm": p.TPM, "concurrency": p.Concurrency, "models": open, "limits": json.RawMessage(limits),
+			})
+			if err != nil {
 				return err
 			}
 		}
@@ -66,6 +75,18 @@ func modelLimits(p *account.Plan) ([]byte, error) {
 		all[id] = limits{l.Requests, l.Tokens}
 	}
 	return json.Marshal(all)
+}
+
+// announce records a version that was not there before.
+func announce(ctx context.Context, tx *sql.Tx, res sql.Result, err error, e audit.Entry, after any) error {
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		return err
+	}
+	e.Actor = audit.Actor(ctx)
+	return record(ctx, sqlTx{tx}, e, nil, after)
 }
 
 func rowID(prefix string, parts ...any) string {

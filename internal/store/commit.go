@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
-	"time"
 
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
@@ -16,7 +15,7 @@ func (d *DB) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Result, erro
 	results := make([]ledger.Result, len(ops))
 	err := d.withJournal(ctx, func(j *journal) error {
 		return j.transact(ctx, func() error {
-			b := batch{journal: j, spent: map[int64]spending{}}
+			b := batch{journal: j, spent: map[int64]spending{}, used: map[used]uses{}}
 			for i, op := range ops {
 				var err error
 				switch {
@@ -26,6 +25,10 @@ func (d *DB) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Result, erro
 					results[i], err = b.close(ctx, op.Close)
 				case op.Grant != nil:
 					results[i], err = b.grant(ctx, op.Grant)
+				case op.Expire != nil:
+					results[i], err = b.expire(ctx, op.Expire)
+				case op.Debit != nil:
+					results[i], err = b.debit(ctx, op.Debit)
 				}
 				if err != nil {
 					return err
@@ -63,6 +66,7 @@ type batch struct {
 	spent map[int64]spending // by the number of the account
 	// budgets is what is spent of each, by its number; nil until there is one.
 	budgets map[int64]money.Amount
+	used    map[used]uses
 }
 
 // spending is what an account spends in a batch.
@@ -130,33 +134,11 @@ func (b *batch) close(ctx context.Context, r *ledger.Receipt) (ledger.Result, er
 		}
 		b.budgets[n] += r.Charge
 	}
+	b.use(used{account, r.CreatedAt.UnixMicro() / hour, terms}, r)
 	return ledger.Result{Applied: true}, nil
 }
 
-func (b *batch) grant(ctx context.Context, g *ledger.Grant) (ledger.Result, error) {
-	account, found, err := b.find(ctx, b.account, g.AccountID)
-	if err != nil || !found {
-		return ledger.Result{}, err
-	}
-	var source any
-	if g.Source != "" {
-		source = g.Source
-	}
-	n, err := b.exec(ctx, b.journal.grant, g.ID, g.AccountID, int64(g.Amount), g.Note, source, micros(g.CreatedAt))
-	if err != nil {
-		return ledger.Result{}, err
-	}
-	if n == 0 {
-		at, _, err := b.find(ctx, b.granted, g.AccountID, g.Source)
-		return ledger.Result{At: time.UnixMicro(at).UTC()}, err
-	}
-	n, err = b.exec(ctx, b.addGrant, int64(g.Amount), account)
-	if err == nil && n != 1 {
-		err = fmt.Errorf("grant %s: no account %s", g.ID, g.AccountID)
-	}
-	return ledger.Result{Applied: true, At: g.CreatedAt}, err
-}
-
+// post writes what the accounts have spent and used so far.
 func (b *batch) post(ctx context.Context) error {
 	for account, spent := range b.spent {
 		n, err := b.exec(ctx, b.journal.post, int64(spent.amount), spent.last, account)
@@ -176,7 +158,9 @@ func (b *batch) post(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	clear(b.spent)
+	clear(b.budgets)
+	return b.roll(ctx)
 }
 
 // terms and outcome are what many calls have in common: rows that charges cite.

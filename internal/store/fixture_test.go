@@ -89,7 +89,7 @@ func commit(t testing.TB, db *store.DB, ops ...ledger.Op) []ledger.Result {
 }
 
 func grant(accountID string, amount money.Amount, source string) ledger.Op {
-	return ledger.Op{Grant: &ledger.Grant{ID: ident.New(ident.Grant), AccountID: accountID, Amount: amount, Note: "test", Source: source, CreatedAt: at}}
+	return ledger.Op{Grant: &ledger.Grant{ID: ident.New(ident.Grant), AccountID: accountID, Kind: ledger.Prepaid, Priority: 50, Amount: amount, Note: "test", Source: source, CreatedAt: at}}
 }
 
 // receipt is a settled call of 10 tokens of prompt, 4 of them cached, and 7 of answer:

@@ -18,8 +18,8 @@ type journal struct {
 	account, findTerms, addTerms  statement
 	findOutcome, addOutcome       statement
 	open, closeHold, charge, post statement
-	grant, addGrant, granted      statement
 	findBudget, addBudget, spend  statement
+	addUsage, newUsage            statement
 
 	// Numbers of rows that never change.
 	accounts map[string]int64
@@ -58,11 +58,13 @@ func (j *journal) texts() map[*statement]string {
 				completion_tokens, output_limit, held, amount, written_off, first_token_us, total_us, budget)
 			VALUES (?, ?, ?3, ?, ?, coalesce(?, (SELECT last FROM account WHERE number = ?3)), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO NOTHING`,
-		&j.post: `UPDATE account SET posted = posted + ?, last = ? WHERE number = ?`,
-		&j.grant: `INSERT INTO credit_grant (id, account_id, amount, note, source, created_at) VALUES (?, ?, ?, ?, ?, ?)
-			ON CONFLICT (account_id, source) DO NOTHING`,
-		&j.addGrant:   `UPDATE account SET granted = granted + ? WHERE number = ?`,
-		&j.granted:    `SELECT created_at FROM credit_grant WHERE account_id = ? AND source = ?`,
+		// An upsert seeks its row twice: the row is missing once an hour.
+		&j.addUsage: `UPDATE usage_row SET calls = calls + ?, prompt_tokens = prompt_tokens + ?, cached_tokens = cached_tokens + ?,
+			completion_tokens = completion_tokens + ?, amount = amount + ?, written_off = written_off + ?
+			WHERE account = ? AND hour = ? AND terms = ?`,
+		&j.newUsage: `INSERT INTO usage_row (calls, prompt_tokens, cached_tokens, completion_tokens, amount, written_off, account, hour, terms)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		&j.post:       `UPDATE account SET posted = posted + ?, last = ? WHERE number = ?`,
 		&j.findBudget: `SELECT number FROM budget WHERE id = ? AND period = ?`,
 		&j.addBudget:  `INSERT INTO budget (id, period) VALUES (?, ?) RETURNING number`,
 		&j.spend:      `UPDATE budget SET spent = spent + ? WHERE number = ?`,

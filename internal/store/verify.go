@@ -20,15 +20,19 @@ var invariants = []struct{ name, query, detail string }{
 	{
 		"granted is the sum of the grants",
 		`SELECT a.id, a.granted, coalesce(g.total, 0) FROM account a
-		 LEFT JOIN (SELECT account_id, sum(amount) AS total FROM credit_grant GROUP BY account_id) g ON g.account_id = a.id
+		 LEFT JOIN (SELECT account_id, sum(amount - expired) AS total FROM credit_grant GROUP BY account_id) g ON g.account_id = a.id
 		 WHERE a.granted <> coalesce(g.total, 0) ORDER BY a.id LIMIT 1`,
 		difference,
 	},
 	{
-		"posted is the sum of the charges",
-		`SELECT a.id, a.posted, coalesce(c.total, 0) FROM account a
-		 LEFT JOIN (SELECT account, sum(amount) AS total FROM charge_row GROUP BY account) c ON c.account = a.number
-		 WHERE a.posted <> coalesce(c.total, 0) ORDER BY a.id LIMIT 1`,
+		"no grant gave more than it had",
+		// Charges know no grants: burned is what was noted of them at a time before.
+		`SELECT g.id, g.burned + g.expired, g.amount FROM credit_grant g
+		 WHERE g.burned < 0 OR g.expired < 0 OR g.burned + g.expired > g.amount
+		 UNION ALL
+		 SELECT a.id, g.total, a.posted FROM account a
+		 JOIN (SELECT account_id, sum(burned) AS total FROM credit_grant GROUP BY account_id) g ON g.account_id = a.id
+		 WHERE g.total > a.posted LIMIT 1`,
 		difference,
 	},
 	{
@@ -37,6 +41,47 @@ var invariants = []struct{ name, query, detail string }{
 		 LEFT JOIN (SELECT budget, sum(amount) AS total FROM charge_row WHERE budget IS NOT NULL GROUP BY budget) c ON c.budget = b.number
 		 WHERE b.spent <> coalesce(c.total, 0) ORDER BY b.id, b.period LIMIT 1`,
 		difference,
+	},
+	{
+		"what a grant lost is the sum of its expiries",
+		`SELECT g.id, g.expired, coalesce(e.total, 0) FROM credit_grant g
+		 LEFT JOIN (SELECT grant_id, sum(amount) AS total FROM grant_expiry GROUP BY grant_id) e ON e.grant_id = g.id
+		 WHERE g.expired <> coalesce(e.total, 0)
+		 UNION ALL
+		 SELECT e.grant_id, e.amount, 0 FROM grant_expiry e WHERE NOT EXISTS (SELECT 1 FROM credit_grant g WHERE g.id = e.grant_id)
+		 LIMIT 1`,
+		difference,
+	},
+	{
+		"posted is the sum of the charges and debits",
+		`SELECT a.id, a.posted, coalesce(c.total, 0) + coalesce(d.total, 0) FROM account a
+		 LEFT JOIN (SELECT account, sum(amount) AS total FROM charge_row GROUP BY account) c ON c.account = a.number
+		 LEFT JOIN (SELECT account_id, sum(amount) AS total FROM debit GROUP BY account_id) d ON d.account_id = a.id
+		 WHERE a.posted <> coalesce(c.total, 0) + coalesce(d.total, 0) ORDER BY a.id LIMIT 1`,
+		difference,
+	},
+	{
+		"no charge was given back more than once",
+		`SELECT r.request_id, r.total, coalesce(c.amount, 0) FROM
+		   (SELECT request_id, min(account_id) AS account_id, count(DISTINCT account_id) AS payers, sum(amount) AS total
+		    FROM credit_grant WHERE request_id IS NOT NULL GROUP BY request_id) r
+		 LEFT JOIN charge_row c ON c.id = r.request_id LEFT JOIN account a ON a.number = c.account
+		 WHERE c.id IS NULL OR r.total > c.amount OR r.payers <> 1 OR r.account_id <> a.id LIMIT 1`,
+		"%[1]s: %[2]s was given back of %[3]s, or not to who paid",
+	},
+	{
+		"usage by the hour is the sum of the charges",
+		`WITH due (account, hour, terms, calls, prompt, cached, completion, amount, lost) AS
+		   (SELECT account, created_at / 3600000000, terms, count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), sum(amount), sum(written_off)
+		    FROM charge_row GROUP BY 1, 2, 3),
+		 wrong (account, hour, terms) AS
+		   (SELECT account, hour, terms FROM (SELECT * FROM due EXCEPT SELECT * FROM usage_row)
+		    UNION SELECT account, hour, terms FROM (SELECT * FROM usage_row EXCEPT SELECT * FROM due))
+		 SELECT coalesce(a.id, 'account ' || w.account) || ' in the hour from ' || strftime('%Y-%m-%dT%H:00Z', w.hour * 3600, 'unixepoch'),
+		   coalesce((SELECT amount FROM usage_row u WHERE u.account = w.account AND u.hour = w.hour AND u.terms = w.terms), 0),
+		   coalesce((SELECT amount FROM due d WHERE d.account = w.account AND d.hour = w.hour AND d.terms = w.terms), 0)
+		 FROM wrong w LEFT JOIN account a ON a.number = w.account ORDER BY 1 LIMIT 1`,
+		"%[1]s: calls, tokens or amounts differ; the amount is %[2]s, it should be %[3]s",
 	},
 	{
 		"posted and held are covered by what was granted",
@@ -94,7 +139,7 @@ var invariants = []struct{ name, query, detail string }{
 		// the rest are added up apart, and only the difference is put together.
 		`WITH
 		   balance (n) AS (SELECT granted - posted FROM account),
-		   entry (n) AS (SELECT amount FROM credit_grant UNION ALL SELECT -amount FROM charge_row),
+		   entry (n) AS (SELECT amount FROM credit_grant UNION ALL SELECT -amount FROM grant_expiry UNION ALL SELECT -amount FROM debit UNION ALL SELECT -amount FROM charge_row),
 		   b (iu, rest) AS (SELECT coalesce(sum(n / 1000000000), 0), coalesce(sum(n % 1000000000), 0) FROM balance),
 		   e (iu, rest) AS (SELECT coalesce(sum(n / 1000000000), 0), coalesce(sum(n % 1000000000), 0) FROM entry)
 		 SELECT 'all accounts', (b.iu - e.iu) * 1000000000 + b.rest - e.rest, 0 FROM b, e
@@ -102,6 +147,9 @@ var invariants = []struct{ name, query, detail string }{
 		"%[1]s: the balances and the entries differ by %[2]s",
 	},
 }
+
+// auditLaw is the one law that no query can prove.
+const auditLaw = "the audit log is whole"
 
 // Verify proves the books from the rows alone, in one snapshot, while calls go on.
 func (d *DB) Verify(ctx context.Context) (ledger.Report, error) {
@@ -112,7 +160,8 @@ func (d *DB) Verify(ctx context.Context) (ledger.Report, error) {
 		return rep, err
 	}
 	defer tx.Rollback() // nothing was written
-	err = tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM account), (SELECT count(*) FROM credit_grant) + (SELECT count(*) FROM charge_row)`).
+	err = tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM account), (SELECT count(*) FROM credit_grant)
+		+ (SELECT count(*) FROM grant_expiry) + (SELECT count(*) FROM debit) + (SELECT count(*) FROM charge_row)`).
 		Scan(&rep.Accounts, &rep.Entries)
 	if err != nil {
 		return rep, err
@@ -135,6 +184,11 @@ func (d *DB) Verify(ctx context.Context) (ledger.Report, error) {
 			})
 		}
 	}
+	wrong, err := checkAudit(ctx, tx)
+	if err != nil {
+		return rep, fmt.Errorf("%s: %w", auditLaw, err)
+	}
+	rep.Invariants = append(rep.Invariants, ledger.Invariant{Name: auditLaw, OK: wrong == "", Detail: wrong})
 	rep.Took = time.Since(start)
 	return rep, nil
 }

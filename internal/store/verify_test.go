@@ -17,7 +17,11 @@ import (
 // The laws by the names that an operator reads.
 const (
 	granted = "granted is the sum of the grants"
-	posted  = "posted is the sum of the charges"
+	burned  = "no grant gave more than it had"
+	expired = "what a grant lost is the sum of its expiries"
+	posted  = "posted is the sum of the charges and debits"
+	hourly  = "usage by the hour is the sum of the charges"
+	back    = "no charge was given back more than once"
 	covered = "posted and held are covered by what was granted"
 	once    = "no call is both running and ended"
 	priced  = "every charge is its tokens at its price"
@@ -45,8 +49,8 @@ func clean(t testing.TB, db *store.DB) {
 			t.Errorf("%s: %s", i.Name, i.Detail)
 		}
 	}
-	if !rep.OK() || len(rep.Invariants) != 9 {
-		t.Errorf("Verify proves %d laws, OK() = %v, want 9 and true", len(rep.Invariants), rep.OK())
+	if !rep.OK() || len(rep.Invariants) != 14 {
+		t.Errorf("Verify proves %d laws, OK() = %v, want 14 and true", len(rep.Invariants), rep.OK())
 	}
 	if got := query[string](t, db, `PRAGMA integrity_check`); got != "ok" {
 		t.Errorf("integrity_check says %s", got)
@@ -111,11 +115,11 @@ func TestVerify_Broken(t *testing.T) {
 		},
 		{
 			"a charge deleted", func(k kept) string { return `DELETE FROM charge_row WHERE id = '` + k.whole + `'` },
-			map[string][]string{posted: {"ACCOUNT", "difference 0.00000022"}, trial: {"differ by -0.00000022"}, cites: {"VOID", "not there"}},
+			map[string][]string{hourly: {"in the hour from 2026-03-14T15:00Z"}, posted: {"ACCOUNT", "difference 0.00000022"}, trial: {"differ by -0.00000022"}, cites: {"VOID", "not there"}},
 		},
 		{
 			"a charge raised", func(k kept) string { return `UPDATE charge_row SET amount = 221 WHERE id = '` + k.whole + `'` },
-			map[string][]string{posted: {"ACCOUNT", "difference -0.000000001"}, priced: {"WHOLE", "books say 0.000000221", "should be 0.00000022", "difference 0.000000001"}, trial: {"differ by 0.000000001"}},
+			map[string][]string{hourly: {"in the hour from 2026-03-14T15:00Z"}, posted: {"ACCOUNT", "difference -0.000000001"}, priced: {"WHOLE", "books say 0.000000221", "should be 0.00000022", "difference 0.000000001"}, trial: {"differ by 0.000000001"}},
 		},
 		{
 			"a hold raised", func(k kept) string { return `UPDATE hold_row SET amount = 561` },
@@ -129,15 +133,15 @@ func TestVerify_Broken(t *testing.T) {
 			"tokens changed", func(k kept) string {
 				return `UPDATE charge_row SET completion_tokens = 8 WHERE id = '` + k.stream + `'`
 			},
-			map[string][]string{priced: {"STREAM", "books say 0.00000022", "should be 0.00000024", "difference -0.00000002"}},
+			map[string][]string{hourly: {"in the hour from 2026-03-14T15:00Z"}, priced: {"STREAM", "books say 0.00000022", "should be 0.00000024", "difference -0.00000002"}},
 		},
 		{
 			"cached tokens changed", func(k kept) string { return `UPDATE charge_row SET cached_tokens = 3 WHERE id = '` + k.stream + `'` },
-			map[string][]string{priced: {"STREAM", "difference -0.000000005"}},
+			map[string][]string{hourly: {"in the hour from 2026-03-14T15:00Z"}, priced: {"STREAM", "difference -0.000000005"}},
 		},
 		{"tokens beyond the range", func(k kept) string {
 			return `UPDATE charge_row SET completion_tokens = 9000000000000000000 WHERE id = '` + k.stream + `'`
-		}, map[string][]string{priced: {"STREAM", "should be 9223372036.85477"}}},
+		}, map[string][]string{hourly: {"in the hour from 2026-03-14T15:00Z"}, priced: {"STREAM", "should be 9223372036.85477"}}},
 		{
 			"a price changed", func(k kept) string { return `UPDATE model_price SET input = 11` },
 			map[string][]string{priced: {"req_", "difference -0.000000006"}},
@@ -148,7 +152,7 @@ func TestVerify_Broken(t *testing.T) {
 		},
 		{
 			"a voided call charged", func(k kept) string { return `UPDATE charge_row SET written_off = 3 WHERE id = '` + k.void + `'` },
-			map[string][]string{voided: {"VOID", "books say 0.000000003", "should be 0", "difference 0.000000003"}, priced: {"VOID", "difference 0.000000003"}},
+			map[string][]string{hourly: {"in the hour from 2026-03-14T15:00Z"}, voided: {"VOID", "books say 0.000000003", "should be 0", "difference 0.000000003"}, priced: {"VOID", "difference 0.000000003"}},
 		},
 		{
 			"a charged call voided", func(k kept) string {
@@ -158,7 +162,7 @@ func TestVerify_Broken(t *testing.T) {
 		},
 		{
 			"the last charge deleted", func(k kept) string { return `DELETE FROM charge_row WHERE id = '` + k.void + `'` },
-			map[string][]string{cites: {"ACCOUNT", "not there"}},
+			map[string][]string{hourly: {"in the hour from 2026-03-14T15:00Z"}, cites: {"ACCOUNT", "not there"}},
 		},
 		{
 			"the chain led to another account", func(k kept) string {
@@ -180,11 +184,11 @@ func TestVerify_Broken(t *testing.T) {
 		},
 		{
 			"the terms of a charge changed", func(k kept) string { return `UPDATE charge_row SET terms = 77 WHERE id = '` + k.whole + `'` },
-			map[string][]string{cites: {"WHOLE", "not there"}, priced: {"WHOLE", "should be 0"}},
+			map[string][]string{hourly: {"in the hour from 2026-03-14T15:00Z"}, cites: {"WHOLE", "not there"}, priced: {"WHOLE", "should be 0"}},
 		},
 		{
 			"a charge moved", func(k kept) string { return `UPDATE charge_row SET account = 77 WHERE id = '` + k.whole + `'` },
-			map[string][]string{cites: {"req_", "not there"}, posted: {"ACCOUNT", "difference 0.00000022"}},
+			map[string][]string{hourly: {"in the hour from 2026-03-14T15:00Z"}, cites: {"req_", "not there"}, posted: {"ACCOUNT", "difference 0.00000022"}},
 		},
 		{
 			"a budget's spending lowered", func(kept) string { return `UPDATE budget SET spent = spent - 20` },
@@ -211,6 +215,48 @@ func TestVerify_Broken(t *testing.T) {
 		{
 			"an entry without an account", func(k kept) string { return `UPDATE credit_grant SET account_id = 'acct_none' WHERE amount = 77` },
 			map[string][]string{granted: {"difference 0.000000077"}},
+		},
+		{
+			"a grant burned beyond the charges", func(k kept) string { return `UPDATE credit_grant SET burned = 900 WHERE amount = 900` },
+			map[string][]string{burned: {"ACCOUNT", "books say 0.0000009", "should be 0.00000044"}},
+		},
+		{
+			"a grant expired without an entry", func(k kept) string { return `UPDATE credit_grant SET expired = 7 WHERE amount = 900` },
+			map[string][]string{granted: {"ACCOUNT"}, expired: {"grant_", "should be 0, difference 0.000000007"}},
+		},
+		{
+			"an expiry without a grant", func(k kept) string { return `INSERT INTO grant_expiry VALUES ('grant_none', 1, 7, 1)` },
+			map[string][]string{expired: {"grant_none"}, trial: {"all accounts"}},
+		},
+		{
+			"usage lowered", func(k kept) string { return `UPDATE usage_row SET calls = calls - 1, amount = amount - 220` },
+			map[string][]string{hourly: {"ACCOUNT in the hour from 2026-03-14T15:00Z", "the amount is 0.00000022, it should be 0.00000044"}},
+		},
+		{
+			"usage deleted", func(k kept) string { return `DELETE FROM usage_row` },
+			map[string][]string{hourly: {"ACCOUNT", "is 0, it should be 0.00000044"}},
+		},
+		{
+			"usage of nobody", func(k kept) string { return `INSERT INTO usage_row VALUES (77, 1, 1, 1, 0, 0, 0, 5, 0)` },
+			map[string][]string{hourly: {"account 77 in the hour from 1970-01-01T01:00Z", "is 0.000000005, it should be 0"}},
+		},
+		{
+			"a refund raised", func(k kept) string {
+				return `UPDATE credit_grant SET kind = 'refund', request_id = '` + k.whole + `' WHERE amount = 900`
+			},
+			map[string][]string{back: {"WHOLE", "0.0000009 was given back of 0.00000022"}},
+		},
+		{
+			"a refund moved", func(k kept) string {
+				return `UPDATE credit_grant SET kind = 'refund', request_id = '` + k.whole + `' WHERE amount = 77`
+			},
+			map[string][]string{back: {"WHOLE", "or not to who paid"}},
+		},
+		{
+			"a debit that was never posted", func(k kept) string {
+				return `INSERT INTO debit SELECT 'debit_x', id, 7, 'r', 'me', 1 FROM account WHERE name = 'Acme'`
+			},
+			map[string][]string{posted: {"ACCOUNT", "difference -0.000000007"}, trial: {"all accounts"}},
 		},
 		{
 			"an account deleted", func(k kept) string { return `DELETE FROM account WHERE name = 'Other'` },

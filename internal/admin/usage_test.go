@@ -1,0 +1,50 @@
+package admin_test
+
+import (
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parley-ai/parley/internal/admin"
+)
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	h, ctx := open(t), t.Context()
+	id := h.lab(t).ID
+	before := time.Now().UTC()
+	h.charge(t, id)
+	h.charge(t, id)
+	got, err := h.Usage(ctx, "Example Lab", url.Values{"by": {"model"}, "from": {before.Truncate(time.Hour).Format(time.RFC3339)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := admin.Usage{Calls: 2, PromptTokens: 20_000, CompletionTokens: 40_000, Charge: "5", WrittenOff: "0"}
+	group := total
+	group.Group = "svc-pulse"
+	if diff := cmp.Diff([]admin.Usage{group, total}, append(got.Groups, got.Total)); diff != "" {
+		t.Errorf("Usage (-want +got):\n%s", diff)
+	}
+	for want, q := range map[string]url.Values{
+		"invalid_by": {"by": {"moon"}}, "invalid_from": {"from": {"2026-11-01T00:30:00Z"}}, "invalid_to": {"to": {"tomorrow"}},
+	} {
+		if _, err := h.Usage(ctx, "Example Lab", q); code(err) != want {
+			t.Errorf("Usage of %v gives %v, want %s", q, err, want)
+		}
+	}
+	if _, err := h.Statement(ctx, "Example Lab", "2026-13"); code(err) != "invalid_month" {
+		t.Errorf("a thirteenth month gives %v", err)
+	}
+	s, err := h.Statement(ctx, "Example Lab", before.Format("2006-01"))
+	if after := time.Now().UTC(); err == nil && after.Month() != before.Month() {
+		t.Skip("the month ended during the test")
+	}
+	if err != nil || s.Opening != "0" || s.Closing != "7.5" || len(s.Lines) != 2 {
+		t.Fatalf("Statement = %+v, %v, want 12.5 less two calls of 2.5", s, err)
+	}
+	if l := s.Lines[1]; l.Kind != "usage" || l.Calls != 2 || l.Amount != "-5" || l.Balance != "7.5" {
+		t.Errorf("the line of usage is %+v", l)
+	}
+}

@@ -1,0 +1,102 @@
+// Package audit is the record of what operators change: who did what to what, and how
+// it was before. Its entries are a chain of hashes, so that none can be changed, left
+// out or put in between without a trace. Secrets and prompts are never in it.
+package audit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// System is the actor of what Parley does by itself.
+const System = "system"
+
+// Action is what was done.
+type Action string
+
+// The actions that are recorded.
+const (
+	AccountCreate Action = "account.create"
+	AccountUpdate Action = "account.update" // plan, status or subscription
+	CreditGrant   Action = "credit.grant"
+	CreditAdjust  Action = "credit.adjust"
+	CreditRefund  Action = "credit.refund"
+	KeyCreate     Action = "key.create"
+	KeyUpdate     Action = "key.update"
+	KeyRotate     Action = "key.rotate" // the target has a successor
+	KeyRevoke     Action = "key.revoke"
+	PlanVersion   Action = "plan.version"  // the configuration has another plan
+	PriceVersion  Action = "price.version" // the configuration has another price
+)
+
+// Entry is one change. Before and After are JSON, or empty where there was or is nothing.
+type Entry struct {
+	Seq           int64 // from 1, without gaps
+	At            time.Time
+	Actor         string
+	Action        Action
+	Target        string // the id of what was changed
+	Before, After string
+	Prev, Hash    string // SHA-256, in hexadecimal digits; Prev of the first is empty
+}
+
+// Sum is the hash that e must have: of everything else in it. Times count to the
+// microsecond.
+func (e *Entry) Sum() string {
+	h := sha256.New()
+	for _, field := range []string{
+		strconv.FormatInt(e.Seq, 10), strconv.FormatInt(e.At.UnixMicro(), 10), e.Actor, string(e.Action), e.Target, e.Before, e.After, e.Prev,
+	} {
+		fmt.Fprintf(h, "%d:%s,", len(field), field) // no two entries are the same text
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Follow makes e the entry after one of that number and hash; 0 and "" before the first.
+func (e *Entry) Follow(seq int64, hash string) {
+	e.Seq, e.Prev = seq+1, hash
+	e.Hash = e.Sum()
+}
+
+// Check says what is wrong with e as the entry after one of that number and hash; nil
+// when nothing is.
+func (e *Entry) Check(seq int64, hash string) error {
+	switch {
+	case e.Seq != seq+1:
+		return fmt.Errorf("entry %d follows entry %d", e.Seq, seq)
+	case e.Prev != hash:
+		return fmt.Errorf("entry %d does not follow from the one before it", e.Seq)
+	case e.Hash != e.Sum():
+		return fmt.Errorf("entry %d was changed", e.Seq)
+	}
+	return nil
+}
+
+// State is v as an entry shows it. v is a struct or map that JSON can say.
+func State(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("audit: " + err.Error()) // our own shapes; a test writes each
+	}
+	return string(text)
+}
+
+type actorKey struct{}
+
+// WithActor returns a context whose changes are made by actor.
+func WithActor(ctx context.Context, actor string) context.Context {
+	return context.WithValue(ctx, actorKey{}, actor)
+}
+
+// Actor is who makes the changes of ctx; [System] when nobody was named.
+func Actor(ctx context.Context) string {
+	if a, ok := ctx.Value(actorKey{}).(string); ok && a != "" {
+		return a
+	}
+	return System
+}

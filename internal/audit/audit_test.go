@@ -1,0 +1,54 @@
+package audit_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/parley-ai/parley/internal/audit"
+)
+
+func TestEntry_Check(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 1, 2, 3, 4000, time.UTC)
+	e := audit.Entry{At: at, Actor: "ann", Action: audit.KeyRevoke, Target: "key_x", Before: `{"a":1}`, After: `{"a":2}`}
+	e.Follow(7, "abc")
+	if err := e.Check(7, "abc"); err != nil || e.Seq != 8 {
+		t.Fatalf("entry %d: %v", e.Seq, err)
+	}
+	for what, change := range map[string]func(*audit.Entry){
+		"seq":    func(e *audit.Entry) { e.Seq++ },
+		"at":     func(e *audit.Entry) { e.At = e.At.Add(time.Microsecond) },
+		"actor":  func(e *audit.Entry) { e.Actor = "bob" },
+		"action": func(e *audit.Entry) { e.Action = audit.KeyCreate },
+		"target": func(e *audit.Entry) { e.Target = "key_y" },
+		"before": func(e *audit.Entry) { e.Before = `{"a":2}` },
+		"after":  func(e *audit.Entry) { e.After = "" },
+		"moved":  func(e *audit.Entry) { e.Actor, e.Action = "annk", "ey.revoke" }, // the same letters
+		"prev":   func(e *audit.Entry) { e.Prev = "abd" },
+		"hash":   func(e *audit.Entry) { e.Hash = e.Hash[1:] + "0" },
+	} {
+		changed := e
+		change(&changed)
+		if changed.Check(7, "abc") == nil {
+			t.Errorf("a change of %s is not seen", what)
+		}
+	}
+	if e.Check(7, "abd") == nil || e.Check(6, "abc") == nil {
+		t.Error("it follows anything")
+	}
+}
+
+func TestActor(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	if got := audit.Actor(ctx); got != audit.System {
+		t.Errorf("nobody is %q", got)
+	}
+	if got := audit.Actor(audit.WithActor(ctx, "ann")); got != "ann" {
+		t.Errorf("ann is %q", got)
+	}
+	if got := audit.Actor(audit.WithActor(ctx, "")); got != audit.System {
+		t.Errorf("an empty name is %q", got)
+	}
+}

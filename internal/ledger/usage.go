@@ -1,0 +1,48 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/parley-ai/parley/internal/money"
+)
+
+// By says what usage is added up by.
+type By string
+
+// The groups of usage.
+const (
+	ByKey   By = "key"
+	ByModel By = "model"
+	ByDay   By = "day"
+	ByHour  By = "hour"
+)
+
+// Usage is what ended calls used. A call counts in the hour in which it was admitted.
+type Usage struct {
+	Group            string // a key's id, a model, a day or hour in UTC: "2026-11-21", "2026-11-21T14"
+	Calls            int64  // voided ones too
+	PromptTokens     int64
+	CachedTokens     int64 // of the prompt tokens
+	CompletionTokens int64
+	Charge           money.Amount
+	WrittenOff       money.Amount
+}
+
+// Statement is how the balance of an account went from Opening to Closing: every line
+// adds its Amount.
+type Statement struct {
+	From, To         time.Time
+	Opening, Closing money.Amount
+	Lines            []Line
+}
+
+// Line is one entry of the books, or the usage of a day by one key of one model.
+type Line struct {
+	At     time.Time // of usage, the day
+	Kind   string    // usage, debit, expiry or a Kind of grant
+	Text   string
+	KeyID  string // of usage, as what follows
+	Model  string
+	Usage  Usage
+	Amount money.Amount // below 0 when the balance falls
+}

@@ -1,0 +1,117 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/money"
+)
+
+const hour = int64(time.Hour / time.Microsecond)
+
+// used is a row of usage_row, and uses is what a batch adds to it.
+type used struct{ account, hour, terms int64 }
+
+type uses struct {
+	calls, prompt, cached, completion int64
+	amount, writtenOff                money.Amount
+}
+
+// use adds r to what the batch has used. Calls come in runs of one account and terms
+// only by chance, so it is a map.
+func (b *batch) use(row used, r *ledger.Receipt) {
+	u := b.used[row]
+	u.calls++
+	u.prompt += int64(r.PromptTokens)
+	u.cached += int64(r.CachedTokens)
+	u.completion += int64(r.CompletionTokens)
+	u.amount += r.Charge
+	u.writtenOff += r.WrittenOff
+	b.used[row] = u
+}
+
+// roll writes what the batch has used.
+func (b *batch) roll(ctx context.Context) error {
+	for row, u := range b.used {
+		for _, st := range []statement{b.addUsage, b.newUsage} {
+			n, err := b.exec(ctx, st, u.calls, u.prompt, u.cached, u.completion, int64(u.amount), int64(u.writtenOff),
+				row.account, row.hour, row.terms)
+			if err != nil {
+				return err
+			}
+			if n == 1 {
+				break
+			}
+		}
+	}
+	clear(b.used)
+	return nil
+}
+
+// sums are the columns of usage_row that ledger.Usage has.
+const sums = `coalesce(sum(calls), 0), coalesce(sum(prompt_tokens), 0), coalesce(sum(cached_tokens), 0),
+	coalesce(sum(completion_tokens), 0), coalesce(sum(amount), 0), coalesce(sum(written_off), 0)`
+
+// groups are the columns and formats of ledger.By.
+var groups = map[ledger.By]string{
+	ledger.ByKey:   `key_id`,
+	ledger.ByModel: `model`,
+	ledger.ByDay:   `strftime('%Y-%m-%d', hour * 3600, 'unixepoch')`,
+	ledger.ByHour:  `strftime('%Y-%m-%dT%H', hour * 3600, 'unixepoch')`,
+}
+
+// Usage adds up what an account used from the hour of from to before the hour of to.
+func (d *DB) Usage(ctx context.Context, accountID string, from, to time.Time, by ledger.By) ([]ledger.Usage, error) {
+	group, ok := groups[by]
+	if !ok {
+		return nil, fmt.Errorf("usage cannot be added up by %q", by)
+	}
+	rs, err := d.read.QueryContext(ctx, `SELECT `+group+` AS name, `+sums+` FROM usage_row JOIN terms ON number = terms
+		WHERE account = (SELECT number FROM account WHERE id = $1) AND hour >= $2 AND hour < $3 GROUP BY name ORDER BY name`, accountID, from.UnixMicro()/hour, to.UnixMicro()/hour)
+	return rows(rs, err, func(rs *sql.Rows, u *ledger.Usage) error {
+		return rs.Scan(&u.Group, &u.Calls, &u.PromptTokens, &u.CachedTokens, &u.CompletionTokens, &u.Charge, &u.WrittenOff)
+	})
+}
+
+// entries are all changes of the balance of the account $1: each its time, kind, text,
+// key, model, usage and amount. Usage stands at the end of its day.
+const entries = `WITH entry (at, kind, text, key_id, model, calls, prompt, cached, completion, amount) AS (
+	SELECT created_at, kind, note, '', '', 0, 0, 0, 0, amount FROM credit_grant WHERE account_id = $1
+	UNION ALL SELECT e.created_at, 'expiry', g.note, '', '', 0, 0, 0, 0, -e.amount
+		FROM grant_expiry e JOIN credit_grant g ON g.id = e.grant_id WHERE g.account_id = $1
+	UNION ALL SELECT created_at, 'debit', reason, '', '', 0, 0, 0, 0, -amount FROM debit WHERE account_id = $1
+	UNION ALL SELECT (hour / 24 + 1) * 86400000000 - 1, 'usage', '', key_id, model,
+		sum(calls), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), -sum(amount)
+		FROM usage_row JOIN terms ON number = terms WHERE account = (SELECT number FROM account WHERE id = $1)
+		GROUP BY hour / 24, key_id, model) `
+
+// Statement lists every change of an account's balance from from to before to, which
+// are midnights in UTC.
+func (d *DB) Statement(ctx context.Context, accountID string, from, to time.Time) (s ledger.Statement, err error) {
+	s.From, s.To = from, to
+	tx, err := d.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return s, err
+	}
+	defer tx.Rollback() // nothing was written
+	err = tx.QueryRowContext(ctx, entries+`SELECT coalesce(sum(amount), 0) FROM entry WHERE at < $2`, accountID, micros(from)).Scan(&s.Opening)
+	if err != nil {
+		return s, err
+	}
+	rs, err := tx.QueryContext(ctx, entries+`SELECT at, kind, text, key_id, model, calls, prompt, cached, completion, amount
+		FROM entry WHERE at >= $2 AND at < $3 ORDER BY at, kind, key_id, model`, accountID, micros(from), micros(to))
+	s.Lines, err = rows(rs, err, func(rs *sql.Rows, l *ledger.Line) error {
+		var at sql.NullInt64
+		err := rs.Scan(&at, &l.Kind, &l.Text, &l.KeyID, &l.Model, &l.Usage.Calls, &l.Usage.PromptTokens, &l.Usage.CachedTokens, &l.Usage.CompletionTokens, &l.Amount)
+		l.At = instant(at)
+		return err
+	})
+	s.Closing = s.Opening
+	for _, l := range s.Lines {
+		s.Closing += l.Amount
+	}
+	return s, err
+}
