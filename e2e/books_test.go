@@ -209,7 +209,7 @@ func TestAudit_Catches(t *testing.T) {
 		"granted differs":    `UPDATE account SET granted = granted + 1`,
 		"charged twice":      `UPDATE charge_row SET completion_id = (SELECT min(completion_id) FROM charge)`,
 		"another price":      `UPDATE model_price SET output = output + 1`,
-		"held and charged":   `INSERT INTO hold_row SELECT id, completion_id, account, terms, 1, 1, 0, 0 FROM charge_row ` + one,
+		"held and charged":   `INSERT INTO hold_row (id, completion_id, account, terms, prompt_tokens, output_limit, amount, created_at) SELECT id, completion_id, account, terms, 1, 1, 0, 0 FROM charge_row ` + one,
 		"written off":        `UPDATE charge_row SET written_off = 1 ` + one,
 		"another request id": `UPDATE charge_row SET id = 'req_0' ` + one,
 	} {
