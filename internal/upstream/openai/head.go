@@ -180,21 +180,17 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// trailer reads past what may follow the last chunk.
+// trailer reads the blank line behind the last chunk. A trailer was not asked for: it
+// costs the connection.
 func (b *body) trailer() error {
-	for read := 0; read <= maxHeaderBytes; {
-		line, err := b.r.ReadSlice('\n')
-		switch {
-		case errors.Is(err, io.EOF):
-			return io.ErrUnexpectedEOF
-		case err != nil: // also a line that is longer than the buffer
-			return err
-		case !bytes.HasSuffix(line, []byte("\r\n")):
-			return fmt.Errorf("%w: it ends with %.40q", errHeadForm, line)
-		case len(line) == 2:
-			return io.EOF
-		}
-		read += len(line)
+	line, err := b.r.ReadSlice('\n')
+	switch {
+	case errors.Is(err, io.EOF):
+		return io.ErrUnexpectedEOF
+	case err != nil: // also a line that is longer than the buffer
+		return err
+	case string(line) != "\r\n":
+		return fmt.Errorf("%w: it ends with %.40q", errHeadForm, line)
 	}
-	return errHead
+	return io.EOF
 }
