@@ -114,19 +114,20 @@ func (c *conn) quiet() bool {
 }
 
 // do sends body. connected says whether the server may have seen it. The caller closes
-// the answer; what is unread of it costs the connection, and so does the end of ctx.
-func (t *transport) do(ctx context.Context, body []byte) (x *exchange, connected bool, err error) {
+// the answer; what is unread of it costs the connection, and so does the end of w,
+// which is the end of ctx too.
+func (t *transport) do(ctx context.Context, w *watch, body []byte) (x *exchange, connected bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
 	}
 	c := t.take()
 	if c == nil {
-		if c, err = t.dial(ctx); err != nil {
+		if c, err = t.dial(ctx, w); err != nil {
 			return nil, false, err
 		}
 	}
-	x = &exchange{transport: t, conn: c, wrote: make(chan error, 1)}
-	x.forget = context.AfterFunc(ctx, func() { c.raw.Close() })
+	w.guard(c.raw)
+	x = &exchange{transport: t, conn: c, watch: w, wrote: make(chan error, 1)}
 	if len(body) <= inlineBytes {
 		x.wrote <- x.write(body)
 	} else {
@@ -138,8 +139,19 @@ func (t *transport) do(ctx context.Context, body []byte) (x *exchange, connected
 	return x, true, nil
 }
 
-// dial makes a connection.
-func (t *transport) dial(ctx context.Context) (*conn, error) {
+// closing is a context that ends as a connection does.
+type closing context.CancelFunc
+
+func (c closing) Close() error {
+	c()
+	return nil
+}
+
+// dial makes a connection, as long as w lasts.
+func (t *transport) dial(ctx context.Context, w *watch) (*conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w.guard(closing(cancel))
 	raw, err := t.DialContext(ctx, "tcp", t.address)
 	if err != nil {
 		return nil, err
@@ -167,7 +179,7 @@ func (t *transport) dial(ctx context.Context) (*conn, error) {
 type exchange struct {
 	transport *transport
 	conn      *conn // nil once it was given back
-	forget    func() bool
+	watch     *watch
 	wrote     chan error // one, when all is written
 	head      head
 	body      *body
@@ -215,7 +227,7 @@ func (x *exchange) reusable() bool {
 	select {
 	case err := <-x.wrote:
 		x.wrote <- err
-		return err == nil && !x.head.close && x.head.status >= 200 && x.conn.r.Buffered() == 0 && x.forget()
+		return err == nil && !x.head.close && x.head.status >= 200 && x.conn.r.Buffered() == 0 && x.watch.release()
 	default:
 		return false
 	}
@@ -226,8 +238,8 @@ func (x *exchange) Close() error {
 	if x.conn == nil {
 		return nil
 	}
-	x.forget()
-	_ = x.conn.raw.Close() // ctx may have closed it
+	x.watch.release()
+	_ = x.conn.raw.Close() // the watch may have closed it
 	<-x.wrote              //nolint:errcheck // the connection is gone anyway
 	x.conn = nil
 	return nil

@@ -46,10 +46,18 @@ func server(t *testing.T, secure bool, h http.HandlerFunc) (*httptest.Server, *t
 	return s, tr, dials
 }
 
+// watched is a watch that ends with ctx.
+func watched(t *testing.T, ctx context.Context) *watch { //nolint:revive // the test is what it is for
+	t.Helper()
+	w := newWatch(ctx, Timeouts{}.withDefaults())
+	t.Cleanup(w.stop)
+	return w
+}
+
 // post returns the status and the body of an answer, read to its end.
 func post(t *testing.T, tr *transport, body []byte) string {
 	t.Helper()
-	resp, _, err := tr.do(t.Context(), body)
+	resp, _, err := tr.do(t.Context(), watched(t, t.Context()), body)
 	if err != nil {
 		t.Fatalf("do: %v", err)
 	}
@@ -91,12 +99,12 @@ func TestTransport_Untrusted(t *testing.T) {
 	t.Parallel()
 	_, tr, _ := server(t, true, echo)
 	tr.tls.RootCAs = nil
-	if resp, connected, err := tr.do(t.Context(), nil); err == nil || connected {
+	if resp, connected, err := tr.do(t.Context(), watched(t, t.Context()), nil); err == nil || connected {
 		t.Errorf("do = %v, connected %v, want an error of the certificate", resp, connected)
 	}
 	_, tr, _ = server(t, true, echo)
 	tr.tls = &tls.Config{RootCAs: tr.tls.RootCAs, ServerName: "elsewhere.example", MinVersion: tls.VersionTLS12}
-	if _, _, err := tr.do(t.Context(), nil); err == nil {
+	if _, _, err := tr.do(t.Context(), watched(t, t.Context()), nil); err == nil {
 		t.Error("do accepts the certificate of another host")
 	}
 }
@@ -129,7 +137,7 @@ func TestTransport_RefusedHalfWay(t *testing.T) {
 	})
 	tr := newTransport(&url.URL{Scheme: "http", Host: l.Addr().String(), Path: "/v1"}, Options{Timeouts: Timeouts{}.withDefaults()})
 	t.Cleanup(tr.close)
-	resp, _, err := tr.do(t.Context(), make([]byte, 8<<20))
+	resp, _, err := tr.do(t.Context(), watched(t, t.Context()), make([]byte, 8<<20))
 	if err != nil {
 		t.Fatalf("do: %v, want the refusal", err)
 	}
@@ -148,7 +156,7 @@ func TestTransport_Leave(t *testing.T) {
 		left <- struct{}{}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	resp, _, err := tr.do(ctx, nil)
+	resp, _, err := tr.do(ctx, watched(t, ctx), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +165,7 @@ func TestTransport_Leave(t *testing.T) {
 		t.Error("a body that was left has an end")
 	}
 	resp.Close()
-	if resp, _, err = tr.do(t.Context(), nil); err != nil {
+	if resp, _, err = tr.do(t.Context(), watched(t, t.Context()), nil); err != nil {
 		t.Fatal(err)
 	}
 	resp.Close() // unread

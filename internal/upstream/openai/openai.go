@@ -151,14 +151,14 @@ func (p *Provider) Generate(ctx context.Context, call *upstream.Call, yield func
 
 // attempt is one request. bound is the max_tokens it asks for.
 func (p *Provider) attempt(ctx context.Context, call *upstream.Call, bound int, yield func(upstream.Event) error) error {
-	w, wctx := newWatch(ctx, p.options.Timeouts)
+	w := newWatch(ctx, p.options.Timeouts)
 	defer w.stop()
 	// What is sent is made of nothing that a client sent but the decoded body.
 	request, err := p.encode(call, bound)
 	if err != nil {
 		return &upstream.Failure{Class: upstream.Failed, Err: err}
 	}
-	answer, connected, err := p.transport.do(wctx, request)
+	answer, connected, err := p.transport.do(ctx, w, request)
 	if err != nil {
 		return p.unanswered(ctx, w, err, connected)
 	}

@@ -63,7 +63,7 @@ func (s *stream) run(body io.Reader, r *reader) error {
 	err := s.read(r.events)
 	if errors.Is(err, errStopped) {
 		// The provider learns of it before the caller does.
-		s.watch.cancel(nil)
+		s.watch.end(nil)
 		return s.end()
 	}
 	if err != nil {

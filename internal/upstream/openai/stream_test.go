@@ -39,7 +39,7 @@ func runStream(t *testing.T, r io.Reader, tools bool) (string, error) {
 	if tools {
 		req.Tools, req.ToolChoice.Mode = []wire.Tool{{Name: "f"}}, wire.ToolAuto
 	}
-	w, _ := newWatch(context.Background(), Timeouts{}.withDefaults())
+	w := newWatch(context.Background(), Timeouts{}.withDefaults())
 	defer w.stop()
 	var out, args strings.Builder
 	var finished wire.FinishReason
@@ -129,7 +129,7 @@ func BenchmarkDecoder(b *testing.B) {
 func BenchmarkStream(b *testing.B) {
 	for name, counter := range map[string]Counter{"bytes": bytesCounter{}, "tiktoken": newTiktoken(b)} {
 		b.Run(name, func(b *testing.B) {
-			w, _ := newWatch(context.Background(), Timeouts{}.withDefaults())
+			w := newWatch(context.Background(), Timeouts{}.withDefaults())
 			defer w.stop()
 			req := &wire.ChatRequest{ResponseFormat: wire.ResponseFormat{Kind: wire.FormatText}}
 			s := newStream(&upstream.Call{Request: req, MaxTokens: 1 << 30}, counter, newWords(), "fp", w, func(upstream.Event) error { return nil })
@@ -156,7 +156,7 @@ func BenchmarkStream(b *testing.B) {
 // A piece of an answer costs no memory, from a provider's bytes to its event, once its
 // words have been seen.
 func TestStreamAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts those of every goroutine
-	w, _ := newWatch(t.Context(), Timeouts{}.withDefaults())
+	w := newWatch(t.Context(), Timeouts{}.withDefaults())
 	defer w.stop()
 	req := &wire.ChatRequest{ResponseFormat: wire.ResponseFormat{Kind: wire.FormatText}}
 	s := newStream(&upstream.Call{Request: req, MaxTokens: 1 << 30}, newTiktoken(t), newWords(), "fp", w, func(upstream.Event) error { return nil })

@@ -3,7 +3,9 @@ package openai
 import (
 	"context"
 	"errors"
+	"io"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -18,41 +20,75 @@ var (
 // never is a time that no call reaches.
 const never = time.Duration(math.MaxInt64)
 
-// watch ends a call that takes too long. It has one timer a call, not one a piece: the
-// timer finds out, when it fires, how much time is really left.
+// watch ends a call that takes too long, or whose caller leaves. It has one timer a
+// call, not one a piece: the timer finds out, when it fires, how much time is really
+// left. It is no context of its own: what ends a call is its connection, and contexts
+// in a chain cost as much as the call's line in the log.
 type watch struct {
-	ctx    context.Context
-	cancel context.CancelCauseFunc
 	limits Timeouts
 	start  time.Time
 	timer  *time.Timer
+	forget func() bool // the caller's context
 	// The times below count from start.
 	deadline atomic.Int64 // of what is awaited now
 	idle     atomic.Int64 // how long a silence may be; 0 until the first token
+
+	mu    sync.Mutex
+	over  bool
+	cause error     // the time that was exceeded, or nil
+	ends  io.Closer // with the call; nil while there is none
 }
 
-func newWatch(parent context.Context, limits Timeouts) (*watch, context.Context) {
-	ctx, cancel := context.WithCancelCause(parent)
-	w := &watch{ctx: ctx, cancel: cancel, limits: limits, start: time.Now()}
+// newWatch begins the clock. The watch ends with parent; its user stops it.
+func newWatch(parent context.Context, limits Timeouts) *watch {
+	w := &watch{limits: limits, start: time.Now()}
 	w.deadline.Store(int64(limits.FirstToken))
+	w.forget = context.AfterFunc(parent, func() { w.end(nil) })
 	w.timer = time.AfterFunc(min(limits.FirstToken, limits.Total), w.check)
-	return w, ctx
+	return w
+}
+
+// end closes what the call waits for. cause is the time that was exceeded, or nil.
+func (w *watch) end(cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		return
+	}
+	w.over, w.cause = true, cause
+	if w.ends != nil {
+		_ = w.ends.Close() // whoever waits for it hears of that
+	}
+}
+
+// guard has c closed when the call ends, which may be at once.
+func (w *watch) guard(c io.Closer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ends = c; w.over {
+		_ = c.Close() // as above
+	}
+}
+
+// release forgets what is guarded and says whether it was left alone.
+func (w *watch) release() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ends = nil
+	return !w.over
 }
 
 // check runs on the timer.
 func (w *watch) check() {
-	if w.ctx.Err() != nil {
-		return
-	}
 	now := time.Since(w.start)
 	deadline := time.Duration(w.deadline.Load())
 	switch {
 	case now >= w.limits.Total:
-		w.cancel(errTotal)
+		w.end(errTotal)
 	case now >= deadline && w.idle.Load() == 0:
-		w.cancel(errFirstToken)
+		w.end(errFirstToken)
 	case now >= deadline:
-		w.cancel(errIdle)
+		w.end(errIdle)
 	default:
 		w.timer.Reset(min(deadline, w.limits.Total, now+w.limits.Idle) - now)
 	}
@@ -78,16 +114,15 @@ func (w *watch) pause() { w.deadline.Store(int64(never)) }
 
 // expired is the reason when the watch ended the call.
 func (w *watch) expired() error {
-	err := context.Cause(w.ctx)
-	if errors.Is(err, errFirstToken) || errors.Is(err, errIdle) || errors.Is(err, errTotal) {
-		return err
-	}
-	return nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cause
 }
 
 // stop ends the watch, and with it the connection of an answer that was not read to
 // its end.
 func (w *watch) stop() {
+	w.forget()
 	w.timer.Stop()
-	w.cancel(nil)
+	w.end(nil)
 }
