@@ -72,8 +72,9 @@ type App struct {
 	tls       *tls.Config // nil without
 	listener  net.Listener
 	operator  net.Listener
-	measured  net.Listener       // of the metrics; nil without
-	metrics   *telemetry.Metrics // nil without
+	measured  net.Listener        // of the metrics; nil without
+	metrics   *telemetry.Metrics  // nil without
+	requests  *telemetry.Gatherer // the log's lines of requests
 	calls     calls
 	reject    func(w http.ResponseWriter, status int, reason string)
 	limiter   *ratelimit.Limiter
@@ -203,6 +204,7 @@ func (a *App) door() (*api.Config, error) {
 			return nil, err
 		}
 	}
+	a.requests = telemetry.NewGatherer(a.options.Stderr)
 	line := &chat.Service{
 		Catalog: a.rooms.catalog, Ledger: a.rooms.ledger, Limiter: a.limiter,
 		Router: countedRouter{router, a.metrics}, Describe: api.Describe,
@@ -217,7 +219,7 @@ func (a *App) door() (*api.Config, error) {
 		Draining: func() bool {
 			return a.state.Load() >= draining
 		},
-		Log:     telemetry.NewLines(a.options.Stderr, a.options.JSONLog),
+		Log:     telemetry.NewLines(a.requests, a.options.JSONLog),
 		Observe: observe(a.metrics),
 	}, nil
 }
@@ -276,6 +278,9 @@ func (a *App) URL() string {
 // books is written.
 func (a *App) Close() error {
 	var errs []error
+	if a.requests != nil {
+		a.requests.Flush()
+	}
 	if a.listener != nil {
 		errs = append(errs, closed(a.listener))
 	}

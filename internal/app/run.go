@@ -184,6 +184,7 @@ func (a *App) stop(ctx context.Context, public server, cutCalls context.CancelCa
 		cutCalls(chat.ErrShutdown)
 		err = end(ctx, public)
 	}
+	a.requests.Flush() // before what is told next
 	settled := plural(int(a.calls.ended.Load()-before), "call") + " settled"
 	if err != nil {
 		return fmt.Errorf("calls did not end when they were cut: %w", err)
