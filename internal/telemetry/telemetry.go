@@ -28,7 +28,9 @@ type Metrics struct {
 	cached     *prometheus.CounterVec
 	completion *prometheus.CounterVec
 	charged    *prometheus.CounterVec
-	running    *prometheus.GaugeVec
+	running    map[bool]prometheus.Gauge // by whether they are streams
+	answered   memo[answer, answers]
+	models     memo[string, models]
 
 	commits    *prometheus.CounterVec
 	commitOps  prometheus.Histogram
@@ -78,11 +80,9 @@ func (m *Metrics) calls() {
 	m.cached = m.counter("parley_cached_prompt_tokens_total", "Charged tokens of prompts that a provider had in its cache.", "model")
 	m.completion = m.counter("parley_completion_tokens_total", "Charged tokens of answers.", "model")
 	m.charged = m.counter("parley_charged_iu_total", "Charges in IU, for trends; the ledger has the exact sums.", "model")
-	m.running = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "parley_running_calls", Help: "Calls under way."}, []string{"mode"})
-	m.registry.MustRegister(m.running)
-	for _, mode := range []string{whole, stream} {
-		m.running.WithLabelValues(mode)
-	}
+	running := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "parley_running_calls", Help: "Calls under way."}, []string{"mode"})
+	m.registry.MustRegister(running)
+	m.running = map[bool]prometheus.Gauge{false: running.WithLabelValues(whole), true: running.WithLabelValues(stream)}
 }
 
 func (m *Metrics) books() {
@@ -138,36 +138,70 @@ type Request struct {
 	Charged    float64 // IU
 }
 
+// answers are what a kind of answer counts for, models what tokens of a model do.
+type (
+	answer struct {
+		route, model, code string
+		status             int
+		stream             bool
+	}
+	answers struct {
+		count prometheus.Counter
+		took  prometheus.Observer
+	}
+	models struct {
+		firstToken                          prometheus.Observer
+		prompt, cached, completion, charged prometheus.Counter
+	}
+)
+
+func (m *Metrics) answersOf(a answer) answers {
+	return answers{
+		count: m.requests.WithLabelValues(a.route, a.model, strconv.Itoa(a.status), a.code),
+		took:  m.duration.WithLabelValues(a.route, a.model, mode(a.stream)),
+	}
+}
+
+func (m *Metrics) modelsOf(id string) models {
+	return models{
+		firstToken: m.firstToken.WithLabelValues(id),
+		prompt:     m.prompt.WithLabelValues(id), cached: m.cached.WithLabelValues(id),
+		completion: m.completion.WithLabelValues(id), charged: m.charged.WithLabelValues(id),
+	}
+}
+
 // Request counts an answered request.
 func (m *Metrics) Request(r Request) {
 	if m == nil {
 		return
 	}
-	m.requests.WithLabelValues(r.Route, r.Model, strconv.Itoa(r.Status), r.Code).Inc()
-	m.duration.WithLabelValues(r.Route, r.Model, mode(r.Stream)).Observe(r.Took.Seconds())
+	a := m.answered.of(answer{r.Route, r.Model, r.Code, r.Status, r.Stream}, m.answersOf)
+	a.count.Inc()
+	a.took.Observe(r.Took.Seconds())
 	if r.Model == "" {
 		return
 	}
+	of := m.models.of(r.Model, m.modelsOf)
 	if r.FirstToken > 0 {
-		m.firstToken.WithLabelValues(r.Model).Observe(r.FirstToken.Seconds())
+		of.firstToken.Observe(r.FirstToken.Seconds())
 	}
-	add(m.prompt, r.Model, float64(r.Prompt))
-	add(m.cached, r.Model, float64(r.Cached))
-	add(m.completion, r.Model, float64(r.Completion))
-	add(m.charged, r.Model, r.Charged)
+	add(of.prompt, float64(r.Prompt))
+	add(of.cached, float64(r.Cached))
+	add(of.completion, float64(r.Completion))
+	add(of.charged, r.Charged)
 }
 
-// add leaves out what counts nothing; a counter cannot go down.
-func add(c *prometheus.CounterVec, model string, by float64) {
+// add leaves out what a counter cannot take: it never goes down.
+func add(c prometheus.Counter, by float64) {
 	if by > 0 {
-		c.WithLabelValues(model).Add(by)
+		c.Add(by)
 	}
 }
 
 // Running changes how many calls are under way.
 func (m *Metrics) Running(streamed bool, by int) {
 	if m != nil {
-		m.running.WithLabelValues(mode(streamed)).Add(float64(by))
+		m.running[streamed].Add(float64(by))
 	}
 }
 

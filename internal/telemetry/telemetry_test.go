@@ -150,7 +150,7 @@ func TestMetrics_NothingUsed(t *testing.T) {
 	m := telemetry.New("")
 	m.Request(telemetry.Request{Route: "chat.completions", Model: "m", Status: 502, Code: "upstream_error", Prompt: -1, Charged: -1})
 	m.Retries("m", -1)
-	if text := scrape(t, m); strings.Contains(text, "parley_prompt_tokens_total{") || strings.Contains(text, "parley_upstream_retries_total{") {
+	if text := scrape(t, m); !strings.Contains(text, `parley_prompt_tokens_total{model="m"} 0`+"\n") || strings.Contains(text, "parley_upstream_retries_total{") {
 		t.Errorf("what was not used is counted:\n%s", text)
 	}
 }
