@@ -200,11 +200,17 @@ func (b *batch) accountNumber(ctx context.Context, id string) (int64, error) {
 
 func (b *batch) termsNumber(ctx context.Context, r *ledger.Receipt) (int64, error) {
 	t := terms{r.KeyID, r.Model, r.PriceID, r.PlanVersion}
+	if n, ok := b.terms[t]; ok {
+		return n, nil
+	}
 	return number(ctx, b.journal, b.terms, t, [2]statement{b.findTerms, b.addTerms}, t.keyID, t.model, t.priceID, t.planVersion)
 }
 
 func (b *batch) outcomeNumber(ctx context.Context, r *ledger.Receipt) (int64, error) {
 	o := outcome{r.Stream, int64(r.Status), r.ErrorCode, r.State, r.Ending, r.UsageSource, r.Target, int64(r.Attempts)}
+	if n, ok := b.outcomes[o]; ok {
+		return n, nil
+	}
 	return number(ctx, b.journal, b.outcomes, o, [2]statement{b.findOutcome, b.addOutcome},
 		o.stream, o.status, o.errorCode, string(o.state), string(o.ending), string(o.usageSource), o.target, o.attempts)
 }
@@ -215,14 +221,14 @@ func (b *batch) budgetNumber(ctx context.Context, r *ledger.Receipt) (any, error
 		return nil, nil
 	}
 	row := budget{r.Budget.ID, r.Budget.Period}
+	if n, ok := b.journal.budgets[row]; ok {
+		return n, nil
+	}
 	return number(ctx, b.journal, b.journal.budgets, row, [2]statement{b.findBudget, b.addBudget}, row.id, row.period)
 }
 
-// number is the number of row: remembered, found or added. The statements find and add it.
+// number is the number of a row that is not known yet: found or added, by the statements, and remembered.
 func number[K comparable](ctx context.Context, j *journal, known map[K]int64, row K, st [2]statement, args ...any) (int64, error) {
-	if n, ok := known[row]; ok {
-		return n, nil
-	}
 	for _, st := range st {
 		n, ok, err := j.find(ctx, st, args...)
 		if err != nil {
