@@ -150,11 +150,16 @@ func (s *server) close(x *exchange) {
 	}
 }
 
+// Values of headers that many answers have; nobody changes them.
+var (
+	typeJSON = []string{"application/json"}
+	noStore  = []string{"no-store"}
+)
+
 // json sends a whole answer.
 func (x *exchange) json(status int, body []byte) error {
 	h := x.w.Header()
-	h["Content-Type"] = []string{"application/json"}
-	h["Cache-Control"] = []string{"no-store"}
+	h["Content-Type"], h["Cache-Control"] = typeJSON, noStore
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	x.writeBy(writeTimeout)
 	x.status = status

@@ -79,8 +79,10 @@ func newTransport(u *url.URL, o Options) *transport {
 // conn is a connection to the server.
 type conn struct {
 	net.Conn
-	raw    net.Conn        // below TLS
-	fd     syscall.RawConn // of raw; nil where it has none
+	raw    net.Conn              // below TLS
+	fd     syscall.RawConn       // of raw; nil where it has none
+	poll   func(fd uintptr) bool // pollOnce
+	polled [1]unix.PollFd
 	r      *bufio.Reader
 	out    []byte // the last request, for its room
 	budget int64  // bytes that may still be read
@@ -103,14 +105,18 @@ func (c *conn) quiet() bool {
 	if c.fd == nil {
 		return true
 	}
-	empty := false
-	err := c.fd.Read(func(fd uintptr) bool {
-		var b [1]byte
-		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		empty = err == unix.EAGAIN // a plain number on a hot path
-		return true
-	})
-	return empty && err == nil
+	err := c.fd.Read(c.poll)
+	return err == nil && c.polled[0].Revents == 0
+}
+
+// pollOnce asks what can be read of fd at once. It keeps its arguments in c: they would
+// cost memory at every call.
+func (c *conn) pollOnce(fd uintptr) bool {
+	c.polled[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+	if _, err := unix.Poll(c.polled[:], 0); err != nil {
+		c.polled[0].Revents = unix.POLLERR // not known: as good as closed
+	}
+	return true
 }
 
 // do sends body. connected says whether the server may have seen it. The caller closes
@@ -157,6 +163,7 @@ func (t *transport) dial(ctx context.Context, w *watch) (*conn, error) {
 		return nil, err
 	}
 	c := &conn{Conn: raw, raw: raw}
+	c.poll = c.pollOnce
 	if s, ok := raw.(syscall.Conn); ok {
 		if c.fd, err = s.SyscallConn(); err != nil {
 			return nil, errors.Join(err, raw.Close())

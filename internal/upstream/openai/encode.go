@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"strconv"
 
 	"github.com/parley-ai/parley/internal/upstream"
@@ -17,31 +18,21 @@ const maxStops = 4
 // tend to fill the page with blanks, and some hosted APIs refuse the request.
 const jsonInstruction = "Answer with one JSON object and nothing else."
 
-// request is what follows model and messages.
-type request struct {
-	Stream              bool               `json:"stream"`
-	StreamOptions       streamOptions      `json:"stream_options"`
-	MaxTokens           int                `json:"max_tokens,omitempty"`
-	MaxCompletionTokens int                `json:"max_completion_tokens,omitempty"`
-	Temperature         *float64           `json:"temperature,omitempty"`
-	TopP                *float64           `json:"top_p,omitempty"`
-	Seed                *int64             `json:"seed,omitempty"`
-	Stop                []string           `json:"stop,omitempty"`
-	FrequencyPenalty    float64            `json:"frequency_penalty,omitempty"`
-	PresencePenalty     float64            `json:"presence_penalty,omitempty"`
-	LogitBias           map[string]float64 `json:"logit_bias,omitempty"`
-	N                   int                `json:"n,omitempty"`
-	Logprobs            bool               `json:"logprobs,omitempty"`
-	TopLogprobs         int                `json:"top_logprobs,omitempty"`
-	Tools               []tool             `json:"tools,omitempty"`
-	ToolChoice          any                `json:"tool_choice,omitempty"`
-	ParallelToolCalls   *bool              `json:"parallel_tool_calls,omitempty"`
-	ResponseFormat      *responseFormat    `json:"response_format,omitempty"`
-	ReasoningEffort     string             `json:"reasoning_effort,omitempty"`
-}
-
-type streamOptions struct {
-	IncludeUsage bool `json:"include_usage"`
+// options are what few callers set. What all or many do is appended by hand: reflection
+// takes ten times as long.
+type options struct {
+	Stop              []string           `json:"stop,omitempty"`
+	FrequencyPenalty  float64            `json:"frequency_penalty,omitempty"`
+	PresencePenalty   float64            `json:"presence_penalty,omitempty"`
+	LogitBias         map[string]float64 `json:"logit_bias,omitempty"`
+	N                 int                `json:"n,omitempty"`
+	Logprobs          bool               `json:"logprobs,omitempty"`
+	TopLogprobs       int                `json:"top_logprobs,omitempty"`
+	Tools             []tool             `json:"tools,omitempty"`
+	ToolChoice        any                `json:"tool_choice,omitempty"`
+	ParallelToolCalls *bool              `json:"parallel_tool_calls,omitempty"`
+	ResponseFormat    *responseFormat    `json:"response_format,omitempty"`
+	ReasoningEffort   string             `json:"reasoning_effort,omitempty"`
 }
 
 type tool struct {
@@ -79,76 +70,95 @@ type jsonSchema struct {
 // that the model's own defaults hold; only the bound of the answer is always there.
 func (p *Provider) encode(call *upstream.Call, bound int) ([]byte, error) {
 	req := call.Request
-	r := request{
-		Stream: true, StreamOptions: streamOptions{IncludeUsage: true},
-		Seed: req.Seed, Stop: req.Stop[:min(len(req.Stop), maxStops)],
-		FrequencyPenalty: req.FrequencyPenalty, PresencePenalty: req.PresencePenalty,
-		Logprobs: req.Logprobs, TopLogprobs: req.TopLogprobs,
-		ReasoningEffort: req.ReasoningEffort, ResponseFormat: format(req.ResponseFormat),
-	}
-	if req.N > 1 {
-		r.N = req.N
-	}
-	if p.options.CompletionTokens {
-		r.MaxCompletionTokens = bound
-	} else {
-		r.MaxTokens = bound
-	}
-	if req.HasTemperature {
-		r.Temperature = &req.Temperature
-	}
-	switch {
-	case req.HasTopP && req.TopP == 0:
-		// Legal here and refused by most servers; it means the likeliest token.
-		r.Temperature = new(float64)
-	case req.HasTopP:
-		r.TopP = &req.TopP
-	}
-	if len(req.LogitBias) > 0 {
-		r.LogitBias = make(map[string]float64, len(req.LogitBias))
-		for id, bias := range req.LogitBias {
-			r.LogitBias[strconv.Itoa(id)] = bias
-		}
-	}
-	r.addTools(req)
-	// What is long is appended: reflection takes ten times as long.
 	size := 512
 	for i := range req.Messages {
 		size += len(req.Messages[i].Content) + 64
 	}
 	dst := wire.AppendString(append(make([]byte, 0, size), `{"model":`...), call.Model)
-	dst = append(appendMessages(append(dst, `,"messages":`...), req), ',')
+	dst = appendMessages(append(dst, `,"messages":`...), req)
+	dst = append(dst, `,"stream":true,"stream_options":{"include_usage":true},"max_`...)
+	if p.options.CompletionTokens {
+		dst = append(dst, "completion_"...)
+	}
+	dst = strconv.AppendInt(append(dst, `tokens":`...), int64(bound), 10)
+	dst = appendSampling(dst, req)
+	o := newOptions(req)
+	if reflect.ValueOf(o).IsZero() {
+		return append(dst, '}'), nil
+	}
+	dst = append(dst, ',')
 	at := len(dst)
 	buf := bytes.NewBuffer(dst)
 	e := json.NewEncoder(buf)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(r); err != nil {
+	if err := e.Encode(o); err != nil {
 		return nil, err
 	}
 	body := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-	return append(body[:at], body[at+1:]...), nil // without the bracket that opens r
+	return append(body[:at], body[at+1:]...), nil // without the bracket that opens o
+}
+
+// appendSampling appends how tokens are chosen, where the caller says so.
+func appendSampling(dst []byte, req *wire.ChatRequest) []byte {
+	zero := req.HasTopP && req.TopP == 0
+	switch {
+	case zero:
+		// Legal here and refused by most servers; it means the likeliest token.
+		dst = append(dst, `,"temperature":0`...)
+	case req.HasTemperature:
+		dst = strconv.AppendFloat(append(dst, `,"temperature":`...), req.Temperature, 'g', -1, 64)
+	}
+	if req.HasTopP && !zero {
+		dst = strconv.AppendFloat(append(dst, `,"top_p":`...), req.TopP, 'g', -1, 64)
+	}
+	if req.Seed != nil {
+		dst = strconv.AppendInt(append(dst, `,"seed":`...), *req.Seed, 10)
+	}
+	return dst
+}
+
+func newOptions(req *wire.ChatRequest) options {
+	o := options{
+		FrequencyPenalty: req.FrequencyPenalty, PresencePenalty: req.PresencePenalty,
+		Logprobs: req.Logprobs, TopLogprobs: req.TopLogprobs,
+		ReasoningEffort: req.ReasoningEffort, ResponseFormat: format(req.ResponseFormat),
+	}
+	if len(req.Stop) > 0 {
+		o.Stop = req.Stop[:min(len(req.Stop), maxStops)]
+	}
+	if req.N > 1 {
+		o.N = req.N
+	}
+	if len(req.LogitBias) > 0 {
+		o.LogitBias = make(map[string]float64, len(req.LogitBias))
+		for id, bias := range req.LogitBias {
+			o.LogitBias[strconv.Itoa(id)] = bias
+		}
+	}
+	o.addTools(req)
+	return o
 }
 
 // addTools leaves out what is the default: some servers refuse tool_choice auto unless
 // they were started for it.
-func (r *request) addTools(req *wire.ChatRequest) {
+func (o *options) addTools(req *wire.ChatRequest) {
 	if len(req.Tools) == 0 {
 		return
 	}
 	for i := range req.Tools {
 		t := &req.Tools[i]
-		r.Tools = append(r.Tools, tool{"function", function{t.Name, t.Description, t.Parameters, t.Strict}})
+		o.Tools = append(o.Tools, tool{"function", function{t.Name, t.Description, t.Parameters, t.Strict}})
 	}
 	switch req.ToolChoice.Mode {
 	case wire.ToolNone, wire.ToolRequired:
-		r.ToolChoice = string(req.ToolChoice.Mode)
+		o.ToolChoice = string(req.ToolChoice.Mode)
 	case wire.ToolNamed:
 		c := namedChoice{Type: "function"}
 		c.Function.Name = req.ToolChoice.Name
-		r.ToolChoice = c
+		o.ToolChoice = c
 	}
 	if !req.ParallelToolCalls {
-		r.ParallelToolCalls = new(false)
+		o.ParallelToolCalls = new(false)
 	}
 }
 
