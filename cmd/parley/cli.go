@@ -56,8 +56,11 @@ type cli struct {
 	Ledger struct {
 		Verify ledgerVerify `cmd:"" help:"Prove that the books are balanced."`
 	} `cmd:"" help:"The books."`
-	Models models `cmd:"" help:"List the models on offer."`
-	Plan   struct {
+	Backup  backupCmd  `cmd:"" help:"Copy the books into one file, while the server runs."`
+	Restore restoreCmd `cmd:"" help:"Make a backup the books of a data directory."`
+	Doctor  doctorCmd  `cmd:"" help:"Look for everything that could be wrong with a data directory."`
+	Models  models     `cmd:"" help:"List the models on offer."`
+	Plan    struct {
 		Ls   planLs   `cmd:"" help:"List the plans."`
 		Show planShow `cmd:"" help:"Show a plan."`
 	} `cmd:"" help:"Plans: what an account may use."`

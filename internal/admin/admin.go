@@ -62,6 +62,7 @@ type archive interface {
 	Statement(ctx context.Context, accountID string, from, to time.Time) (ledger.Statement, error)
 	AuditLog(ctx context.Context, target string, limit int) ([]audit.Entry, error)
 	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
+	Backup(ctx context.Context, to string) (ledger.Report, error)
 }
 
 // offer is what admin asks of catalog.Catalog.
@@ -126,6 +127,7 @@ func New(c Config) http.Handler {
 		{"POST /admin/v1/keys/{key}/rotate", s.rotateKey},
 		{"GET /admin/v1/audit", s.auditLog},
 		{"GET /admin/v1/ledger/verification", s.verify},
+		{"POST /admin/v1/backups", s.backup},
 		{"GET /admin/v1/models", s.models},
 		{"GET /admin/v1/plans", s.plans},
 		{"GET /admin/v1/plans/{plan}", s.showPlan},

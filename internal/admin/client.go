@@ -236,6 +236,11 @@ func (c *Client) Verify(ctx context.Context) (Verification, error) {
 	return call[Verification](ctx, c, "GET", "/ledger/verification", nil)
 }
 
+// Backup writes a copy of the books to a file that is not there yet.
+func (c *Client) Backup(ctx context.Context, in NewBackup) (Backup, error) {
+	return call[Backup](ctx, c, "POST", "/backups", in)
+}
+
 // Models lists the models on offer.
 func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	return call[[]Model](ctx, c, "GET", "/models", nil)

@@ -125,8 +125,12 @@ func explain(dir string, err error) error {
 	switch {
 	case errors.Is(err, store.ErrNewerSchema):
 		return refuse("newer_schema",
-			"The data directory "+dir+" was written by a newer version of Parley.",
-			"Start that version, or a backup made before it was first used.")
+			"The data directory "+dir+" was written by a newer version of Parley: "+err.Error()+".",
+			"Start that version, or restore a backup made before it was first used.")
+	case errors.Is(err, store.ErrRestoring):
+		return refuse("restore_unfinished",
+			"A restore into "+dir+" was cut short.",
+			"Run it again: parley restore FILE --data "+dir)
 	case errors.Is(err, store.ErrNotOurs):
 		return refuse("data_damaged",
 			store.FileName+" in "+dir+" is damaged or no database of Parley's: "+err.Error()+".",
