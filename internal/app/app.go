@@ -75,6 +75,8 @@ type App struct {
 	measured  net.Listener       // of the metrics; nil without
 	metrics   *telemetry.Metrics // nil without
 	calls     calls
+	base      context.Context         //nolint:containedctx // of all calls, which outlive the one Open was called with
+	cutCalls  context.CancelCauseFunc // ends base
 	reject    func(w http.ResponseWriter, status int, reason string)
 	limiter   *ratelimit.Limiter
 	state     atomic.Int32
@@ -105,6 +107,7 @@ func Open(ctx context.Context, o Options) (_ *App, err error) {
 		screen: &screen{out: o.Stdout, err: o.Stderr, terminal: o.Terminal},
 		log:    newLog(o),
 	}
+	a.base, a.cutCalls = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -217,8 +220,10 @@ func (a *App) door() (*api.Config, error) {
 		Draining: func() bool {
 			return a.state.Load() >= draining
 		},
-		Log:     telemetry.NewLines(a.options.Stderr, a.options.JSONLog),
-		Observe: observe(a.metrics),
+		Log:         telemetry.NewLines(a.options.Stderr, a.options.JSONLog),
+		Idempotency: a.rooms.repeats,
+		Base:        a.base,
+		Observe:     observe(a.metrics),
 	}, nil
 }
 
@@ -276,6 +281,7 @@ func (a *App) URL() string {
 // books is written.
 func (a *App) Close() error {
 	var errs []error
+	a.cutCalls(nil)
 	if a.listener != nil {
 		errs = append(errs, closed(a.listener))
 	}

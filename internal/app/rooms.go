@@ -12,6 +12,7 @@ import (
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/idempotency"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/store"
@@ -28,6 +29,7 @@ type rooms struct {
 	accounts *account.Directory
 	keys     *apikey.Keyring
 	catalog  *catalog.Catalog
+	repeats  *idempotency.Room
 	metrics  *telemetry.Metrics // nil measures nothing
 }
 
@@ -58,6 +60,10 @@ func openRooms(ctx context.Context, c *config.Config, dir string, m *telemetry.M
 	// The ledger outlives ctx: what ends a server must not end the writing of its books.
 	if r.ledger, r.recovery, err = ledger.Open(context.WithoutCancel(ctx), countedBooks{r.db, m}, r.progress); err != nil {
 		return r, fmt.Errorf("the books cannot be opened: %w", err)
+	}
+	// After the ledger: it resolves what ran under a key.
+	if r.repeats, err = idempotency.Open(ctx, r.db); err != nil {
+		return r, err
 	}
 	r.accounts = account.NewDirectory(r.db)
 	r.accounts.SetPlans(plans)

@@ -49,7 +49,7 @@ func (c *calls) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // configured limit or until [App.Cut]. It returns nil after an orderly stop.
 func (a *App) Run(ctx context.Context) error {
 	// Calls outlive ctx: they end by themselves, or are cut with the reason.
-	base, cutCalls := context.WithCancelCause(context.WithoutCancel(ctx))
+	base, cutCalls := a.base, a.cutCalls
 	defer cutCalls(nil)
 	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
 	public, servePublic := a.public(base)
@@ -69,6 +69,7 @@ func (a *App) Run(ctx context.Context) error {
 	group.Go(func() { a.watchDisk(rest) })
 	group.Go(func() { a.sweepLimits(rest) })
 	group.Go(func() { a.expireCredit(rest) })
+	group.Go(func() { a.sweepKeys(rest) })
 	group.Go(func() {
 		if err := a.rooms.keys.Run(rest); err != nil && rest.Err() == nil {
 			a.log.Warn("key use not noted", "error", err)
