@@ -56,6 +56,10 @@ type cli struct {
 	Ledger struct {
 		Verify ledgerVerify `cmd:"" help:"Prove that the books are balanced."`
 	} `cmd:"" help:"The books."`
+	Webhook struct {
+		Ls    webhookLs    `cmd:"" help:"List what was told to webhooks, newest first."`
+		Retry webhookRetry `cmd:"" help:"Tell it again."`
+	} `cmd:"" help:"What other systems are told."`
 	Backup  backupCmd  `cmd:"" help:"Copy the books into one file, while the server runs."`
 	Restore restoreCmd `cmd:"" help:"Make a backup the books of a data directory."`
 	Doctor  doctorCmd  `cmd:"" help:"Look for everything that could be wrong with a data directory."`

@@ -63,6 +63,7 @@ type archive interface {
 	AuditLog(ctx context.Context, target string, limit int) ([]audit.Entry, error)
 	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
 	Backup(ctx context.Context, to string) (ledger.Report, error)
+	outbox
 }
 
 // offer is what admin asks of catalog.Catalog.
@@ -128,6 +129,8 @@ func New(c Config) http.Handler {
 		{"GET /admin/v1/audit", s.auditLog},
 		{"GET /admin/v1/ledger/verification", s.verify},
 		{"POST /admin/v1/backups", s.backup},
+		{"GET /admin/v1/webhooks/deliveries", s.deliveries},
+		{"POST /admin/v1/webhooks/deliveries/{delivery}/retry", s.retryDelivery},
 		{"GET /admin/v1/models", s.models},
 		{"GET /admin/v1/plans", s.plans},
 		{"GET /admin/v1/plans/{plan}", s.showPlan},

@@ -54,6 +54,13 @@ func openRooms(ctx context.Context, c *config.Config, dir string, m *telemetry.M
 	if err = r.db.SaveCatalog(ctx, models, plans); err != nil {
 		return r, err
 	}
+	// Before anything is written: recovery may take an account below the threshold. A
+	// command without a configuration leaves what the server's one has asked for.
+	if c.Source != config.BuiltIn {
+		if err = r.db.Announce(ctx, endpoints(c), c.LowCredit); err != nil {
+			return r, err
+		}
+	}
 	if r.catalog, err = catalog.New(models); err != nil {
 		return r, err
 	}

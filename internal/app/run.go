@@ -15,6 +15,7 @@ import (
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/httpserver"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/webhook"
 )
 
 // Settings of the public server.
@@ -70,6 +71,9 @@ func (a *App) Run(ctx context.Context) error {
 	group.Go(func() { a.sweepLimits(rest) })
 	group.Go(func() { a.expireCredit(rest) })
 	group.Go(func() { a.sweepKeys(rest) })
+	if hooks := endpoints(a.config); len(hooks) > 0 {
+		group.Go(func() { webhook.New(a.rooms.db, hooks, a.log).Run(rest) })
+	}
 	group.Go(func() {
 		if err := a.rooms.keys.Run(rest); err != nil && rest.Err() == nil {
 			a.log.Warn("key use not noted", "error", err)

@@ -151,6 +151,13 @@ func apply(ctx context.Context, db *sql.DB, m migration) error {
 		return err
 	}
 	defer tx.Rollback() // after Commit it does nothing
+	have, err := announcers(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if err := silence(ctx, tx, have); err != nil { // Announce makes them anew
+		return err
+	}
 	if _, err := tx.ExecContext(ctx, m.text); err != nil {
 		return err
 	}

@@ -14,3 +14,26 @@ CREATE TABLE idempotency (
 );
 CREATE INDEX idempotency_age ON idempotency (created_at);
 CREATE INDEX idempotency_running ON idempotency (request_id) WHERE running;
+
+-- What operators' other systems are told. Triggers write the rows, in the transaction of
+-- what they tell of; which triggers there are follows the configuration (announce.go).
+CREATE TABLE event (
+  number     INTEGER PRIMARY KEY AUTOINCREMENT,
+  id         TEXT NOT NULL UNIQUE,
+  kind       TEXT NOT NULL,
+  body       TEXT NOT NULL, -- JSON as it is sent
+  created_at BIGINT NOT NULL
+);
+CREATE TABLE delivery (
+  number     INTEGER PRIMARY KEY AUTOINCREMENT, -- the order of one endpoint
+  event      BIGINT NOT NULL REFERENCES event (number),
+  endpoint   TEXT NOT NULL,
+  state      TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'delivered', 'failed')),
+  attempts   BIGINT NOT NULL DEFAULT 0,
+  last_error TEXT NOT NULL DEFAULT '',
+  since      BIGINT NOT NULL, -- it is given up a day later
+  next_at    BIGINT NOT NULL,
+  ended_at   BIGINT
+);
+CREATE INDEX delivery_waiting ON delivery (endpoint, number) WHERE state = 'waiting';
+CREATE INDEX delivery_event ON delivery (event);
