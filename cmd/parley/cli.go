@@ -39,6 +39,9 @@ type cli struct {
 		Adjust creditAdjust `cmd:"" help:"Correct the credit of an account."`
 		Ls     creditLs     `cmd:"" help:"List the grants of an account and what is left of each."`
 	} `cmd:"" help:"Credit of accounts."`
+	Topup struct {
+		Create topupCreate `cmd:"" help:"Make a page on which credit can be paid."`
+	} `cmd:"" help:"Credit that customers pay."`
 	Key struct {
 		Create keyCreate `cmd:"" help:"Make an API key and print its secret, once."`
 		Ls     keyLs     `cmd:"" help:"List the keys of an account."`

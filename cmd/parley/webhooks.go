@@ -49,3 +49,26 @@ func (w *webhookRetry) Run(e *env) error {
 		return e.answer(struct{}{}, func() { e.print("It waits for its turn.") })
 	})
 }
+
+type topupCreate struct {
+	directory
+	Account string `required:"" help:"Name or id of the account." placeholder:"NAME"`
+	Price   string `required:"" help:"Price, as the configuration's payment names it." placeholder:"ID"`
+}
+
+func (topupCreate) Help() string {
+	return "Makes a page on which the price can be paid and prints its address. The credit is added when the payment has been made."
+}
+
+func (t *topupCreate) Run(e *env) error {
+	return e.with(t.directory, false, func(c *admin.Client) error {
+		page, err := c.CreateTopup(e.ctx, t.Account, admin.NewTopup{Price: t.Price})
+		if err != nil {
+			return e.named(c, t.Account, err)
+		}
+		return e.answer(page, func() {
+			e.print("%s", page.URL)
+			e.note("Paid, it adds %s IU.", credit(page.Credit))
+		})
+	})
+}

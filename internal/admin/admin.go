@@ -71,7 +71,7 @@ type offer interface {
 	List(now time.Time) []*catalog.Model
 }
 
-// Config is the rooms behind the door. Every field but Status and Engines is required.
+// Config is the rooms behind the door. Every field but Status, Engines and Payments is required.
 type Config struct {
 	Accounts accounts
 	Keys     keys
@@ -80,6 +80,8 @@ type Config struct {
 	Catalog  offer
 	// Status describes the process. Its Serving tells whether customers are served.
 	Status func() Status
+	// Payments makes pages to pay on; nil where the configuration has none.
+	Payments checkout
 	// Engines are those of the process, in any order.
 	Engines func() []Engine
 }
@@ -119,6 +121,7 @@ func New(c Config) http.Handler {
 		{"POST /admin/v1/receipts/{request}/refunds", s.refund},
 		{"GET /admin/v1/accounts/{account}/usage", s.usage},
 		{"GET /admin/v1/accounts/{account}/statements/{month}", s.statement},
+		{"POST /admin/v1/accounts/{account}/topups", s.createTopup},
 		{"GET /admin/v1/accounts/{account}/keys", s.listKeys},
 		{"POST /admin/v1/accounts/{account}/keys", s.createKey},
 		{"GET /admin/v1/accounts/{account}/receipts", s.receipts},

@@ -47,6 +47,8 @@ type Config struct {
 	Log *telemetry.Lines
 	// Proxies are the networks whose X-Forwarded-For is believed.
 	Proxies []netip.Prefix
+	// Payments takes what the payment provider tells; nil where there is none.
+	Payments payments
 	// Idempotency is who knows the calls that have a key of their own.
 	Idempotency *idempotency.Room
 	// Base ends when every call is cut, whoever waits for it.

@@ -33,6 +33,7 @@ import (
 	"github.com/parley-ai/parley/internal/idempotency"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/payment"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/routing"
 	"github.com/parley-ai/parley/internal/store"
@@ -83,7 +84,10 @@ func models() []catalog.Model {
 	return ms
 }
 
-const credit = money.IU
+const (
+	credit       = money.IU
+	stripeSecret = "whsec_0123456789abcdef"
+)
 
 func open(t testing.TB, p upstream.Provider) *door {
 	t.Helper()
@@ -120,6 +124,8 @@ func open(t testing.TB, p upstream.Provider) *door {
 		},
 	}
 	config.Base, config.Idempotency = base, d.repeats
+	config.Payments, err = payment.New(payment.Options{SecretKey: "sk_test", WebhookSecret: stripeSecret}, d.ledger)
+	must(t, err)
 	d.Server = &httpserver.Server{
 		Handler: api.New(config), Reject: api.Reject(config),
 		BaseContext: func(net.Listener) context.Context { return base },

@@ -10,6 +10,7 @@ import (
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/idempotency"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/payment"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/wire"
 )
@@ -74,6 +75,7 @@ func toWire(err error) *wire.Error {
 		{apikey.ErrRevoked, wire.KeyRevoked},
 		{apikey.ErrExpired, wire.KeyExpired},
 		{chat.ErrNoCredit, wire.NoCredit},
+		{payment.ErrSignature, wire.InvalidSignature},
 		{idempotency.ErrKey, wire.InvalidIdempotencyKey},
 		{idempotency.ErrReuse, wire.IdempotencyKeyReuse},
 		{idempotency.ErrInProgress, wire.IdempotencyInProgress},

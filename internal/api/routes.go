@@ -28,6 +28,7 @@ func routes() []route {
 		{"chat.completions", "/v1/chat/completions", post, (*server).chatCompletions},
 		{"models.list", "/v1/models", get, (*server).listModels},
 		{"models.retrieve", "/v1/models/*", get, (*server).retrieveModel},
+		{"payments.stripe", "/webhooks/stripe", post, (*server).stripe},
 		{"healthz", "/healthz", get, (*server).healthz},
 		{"readyz", "/readyz", get, (*server).readyz},
 	}

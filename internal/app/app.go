@@ -210,7 +210,7 @@ func (a *App) door() (*api.Config, error) {
 		Catalog: a.rooms.catalog, Ledger: a.rooms.ledger, Limiter: a.limiter,
 		Router: countedRouter{router, a.metrics}, Describe: api.Describe,
 	}
-	return &api.Config{
+	door := &api.Config{
 		Chat:    countedCalls{line, a.metrics},
 		Keys:    a.rooms.keys,
 		Catalog: a.rooms.catalog,
@@ -224,7 +224,11 @@ func (a *App) door() (*api.Config, error) {
 		Idempotency: a.rooms.repeats,
 		Base:        a.base,
 		Observe:     observe(a.metrics),
-	}, nil
+	}
+	if a.rooms.payments != nil {
+		door.Payments = a.rooms.payments
+	}
+	return door, nil
 }
 
 // certificate reads what the configuration names; nil when it names nothing.

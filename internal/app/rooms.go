@@ -14,6 +14,7 @@ import (
 	"github.com/parley-ai/parley/internal/config"
 	"github.com/parley-ai/parley/internal/idempotency"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/payment"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/store"
 	"github.com/parley-ai/parley/internal/telemetry"
@@ -30,6 +31,7 @@ type rooms struct {
 	keys     *apikey.Keyring
 	catalog  *catalog.Catalog
 	repeats  *idempotency.Room
+	payments *payment.Room      // nil without
 	metrics  *telemetry.Metrics // nil measures nothing
 }
 
@@ -68,6 +70,9 @@ func openRooms(ctx context.Context, c *config.Config, dir string, m *telemetry.M
 	if r.ledger, r.recovery, err = ledger.Open(context.WithoutCancel(ctx), countedBooks{r.db, m}, r.progress); err != nil {
 		return r, fmt.Errorf("the books cannot be opened: %w", err)
 	}
+	if r.payments, err = payments(c, r.ledger); err != nil {
+		return r, err
+	}
 	// After the ledger: it resolves what ran under a key.
 	if r.repeats, err = idempotency.Open(ctx, r.db); err != nil {
 		return r, err
@@ -102,10 +107,14 @@ func (r *rooms) close() error {
 
 // api is the operator's API over the rooms. engines may be nil.
 func (r *rooms) api(status func() admin.Status, engines func() []admin.Engine) http.Handler {
-	return admin.New(admin.Config{
+	config := admin.Config{
 		Accounts: countedAccounts{r.accounts, r.metrics}, Keys: countedKeys{r.keys, r.metrics},
 		Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Status: status, Engines: engines,
-	})
+	}
+	if r.payments != nil {
+		config.Payments = r.payments
+	}
+	return admin.New(config)
 }
 
 // offer is the configuration in the rooms' own words.

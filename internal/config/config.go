@@ -49,6 +49,8 @@ type Config struct {
 	Upstreams []Upstream
 	// Webhooks are told of changes.
 	Webhooks []Webhook
+	// Payment says how credit can be bought.
+	Payment Payment
 	// LowCredit is the balance below which an account's credit is low. Default 1 IU.
 	LowCredit money.Amount
 	// Models are what customers can ask for, at least one.

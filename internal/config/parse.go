@@ -112,6 +112,7 @@ func (r *reader) file(root *yaml.Node, c *Config) {
 		{"webhooks", func(n *yaml.Node) {
 			r.list(n, "webhooks", func(item *yaml.Node) { r.webhook(item, c) })
 		}},
+		{"payment", func(n *yaml.Node) { r.payment(n, &c.Payment) }},
 		{"low_credit", r.amount("low_credit", &c.LowCredit)},
 		{"trusted_proxies", r.networks("trusted_proxies", &c.TrustedProxies)},
 		{key: "public_url"},

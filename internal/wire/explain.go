@@ -44,6 +44,7 @@ func Explanations() []Explanation {
 		{"malformed_request", 400, "The request was not valid HTTP, so nothing of it was read; this is a matter of the client's HTTP library or of a proxy between."},
 		{"invalid_idempotency_key", 400, "The header Idempotency-Key was sent twice, or was not 1 to 255 printable ASCII characters."},
 		{"idempotency_key_reuse", 400, "The idempotency key stands for another request of the last 24 hours; every request needs a key of its own."},
+		{"invalid_signature", 400, "A message for the operator's payments was not signed with the secret of the configuration, or is too old."},
 		{"missing_api_key", 401, "The request carried no API key; send it in the header Authorization as Bearer and the key."},
 		{"invalid_api_key", 401, "The API key is malformed or unknown; check that it was copied whole, without spaces or line breaks."},
 		{"api_key_revoked", 401, "The API key was revoked or disabled and will not work again; use another key."},

@@ -22,3 +22,9 @@ func IdempotencyInProgress() *Error {
 func IdempotencyCompleted(completionID string) *Error {
 	return refusal(409, typeInvalidRequest, "idempotency_completed", "The call with this idempotency key is done, as "+completionID+", and its answer is not kept. Use a new key for another call.", Header{"x-should-retry", "false"})
 }
+
+// InvalidSignature is the 400 for a payment provider's message that is not signed as it
+// should be.
+func InvalidSignature() *Error {
+	return refusal(400, typeInvalidRequest, "invalid_signature", "The signature is missing, wrong or too old.")
+}
