@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/parley-ai/parley/internal/admin"
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/store"
 )
 
@@ -21,7 +23,7 @@ func Restore(ctx context.Context, file, dir string, force bool) (_ store.Restore
 		return store.Restored{}, err
 	}
 	defer func() { err = errors.Join(err, unlock(held)) }()
-	r, err := store.Restore(ctx, file, dir, force)
+	r, err := store.Restore(audit.WithActor(ctx, admin.Whoami()), file, dir, force)
 	switch {
 	case errors.Is(err, store.ErrBooks):
 		return r, refuse("data_exists", "There are books in "+dir+" already.", "Choose another directory with --data, or --force to move them into "+dir+"/backups.")

@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 )
@@ -33,6 +34,7 @@ const (
 	tolerance = 5 * time.Minute
 	patience  = 30 * time.Second // for Stripe's API
 	stripe    = "https://api.stripe.com"
+	actor     = "stripe" // of the grants, in the audit log
 )
 
 // Names of metadata.
@@ -200,7 +202,8 @@ func (r *Room) Notify(ctx context.Context, signature string, body []byte, now ti
 	if id == "" {
 		id = paid.ID
 	}
-	if _, err := r.ledger.Grant(ctx, ledger.Grant{AccountID: account, Amount: credit, Note: "payment " + id, Source: "stripe:" + id}); err != nil {
+	g := ledger.Grant{AccountID: account, Kind: ledger.Prepaid, Amount: credit, Note: "payment " + id, Source: "stripe:" + id}
+	if _, err := r.ledger.Grant(audit.WithActor(ctx, actor), g); err != nil {
 		return fmt.Errorf("payment %s for %s of %s IU: %w", id, account, credit, err)
 	}
 	return nil

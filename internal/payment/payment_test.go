@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
@@ -60,7 +61,7 @@ func completed(kind, account, credit, intent, status string) string {
 }
 
 // open is the room over real books, and an account in them.
-func open(t *testing.T, base string) (*payment.Room, *ledger.Ledger, string) {
+func open(t *testing.T, base string) (*payment.Room, *ledger.Ledger, *store.DB, string) {
 	t.Helper()
 	dir := t.TempDir()
 	db, err := store.Open(t.Context(), dir)
@@ -89,7 +90,7 @@ func open(t *testing.T, base string) (*payment.Room, *ledger.Ledger, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r, books, a.ID
+	return r, books, db, a.ID
 }
 
 func TestNew_NeedsSecrets(t *testing.T) {
@@ -104,7 +105,7 @@ func TestNew_NeedsSecrets(t *testing.T) {
 // A payment is credit once, whichever events tell of it, and however often at once.
 func TestNotify_Once(t *testing.T) {
 	t.Parallel()
-	r, books, who := open(t, "")
+	r, books, db, who := open(t, "")
 	var wg sync.WaitGroup
 	for range 20 {
 		for _, kind := range []string{"checkout.session.completed", "checkout.session.async_payment_succeeded"} {
@@ -124,11 +125,19 @@ func TestNotify_Once(t *testing.T) {
 	if got := books.Balance(who).Granted; got != 100*money.IU+1 {
 		t.Errorf("granted %s, want 100.000000001", got)
 	}
+	grants, err := db.Grants(t.Context(), who)
+	if err != nil || len(grants) != 2 || grants[0].Kind != ledger.Prepaid || grants[0].Source != "stripe:pi_1" || grants[0].Actor != "stripe" {
+		t.Errorf("grants %+v, %v, want two that were paid", grants, err)
+	}
+	log, err := db.AuditLog(t.Context(), who, 10)
+	if err != nil || len(log) != 3 || log[0].Actor != "stripe" || log[0].Action != audit.CreditGrant {
+		t.Errorf("audit log %+v, %v, want the account and two grants by stripe", log, err)
+	}
 }
 
 func TestNotify_Refuses(t *testing.T) {
 	t.Parallel()
-	r, books, who := open(t, "")
+	r, books, _, who := open(t, "")
 	const kind = "checkout.session.completed"
 	good := completed(kind, who, "100", "pi_1", "paid")
 	signature := sign(good, now, secret)
@@ -194,7 +203,7 @@ func TestCheckout(t *testing.T) {
 		fmt.Fprint(w, answer)
 	}))
 	t.Cleanup(server.Close)
-	r, _, who := open(t, server.URL)
+	r, _, _, who := open(t, server.URL)
 	page, err := r.Checkout(t.Context(), who, "big")
 	if err != nil || page.ID != "cs_1" || page.URL != "https://checkout.stripe.com/c/pay/cs_1" || page.Credit != 1000*money.IU+1 {
 		t.Fatalf("Checkout = %+v, %v", page, err)

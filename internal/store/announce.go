@@ -2,31 +2,38 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"database/sql"
-	"errors"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/webhook"
 )
-
-var _ webhook.Store = (*DB)(nil)
 
 // announcer begins the names of the triggers that write events.
 const announcer = "announce_"
 
 // Announce makes the database write events for those endpoints from now on, in the
 // transaction of each change. An account's credit is low when it falls below low. Without
-// endpoints nothing is written and nothing costs anything.
+// endpoints nothing is written and nothing costs anything. Another list of endpoints is
+// noted in the audit log.
 func (d *DB) Announce(ctx context.Context, endpoints []webhook.Endpoint, low money.Amount) error {
 	want := triggers(endpoints, low)
 	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		have, err := announcers(ctx, tx)
 		if err != nil || maps.Equal(have, want) {
+			return err
+		}
+		if err := noteEndpoints(ctx, tx, endpoints, low); err != nil {
 			return err
 		}
 		if err := silence(ctx, tx, have); err != nil {
@@ -85,102 +92,144 @@ func triggers(endpoints []webhook.Endpoint, low money.Amount) map[string]string 
 	if len(endpoints) == 0 {
 		return all
 	}
-	all[announcer+"delivery"] = "CREATE TRIGGER " + announcer + "delivery AFTER INSERT ON event BEGIN\n" + strings.Join(targets, "") + "END"
-	const account = `'account', json_object('id', new.id, 'name', new.name)`
-	iu := func(nano string) string {
-		return "rtrim(rtrim(printf('%d.%09d', " + nano + " / 1000000000, " + nano + " % 1000000000), '0'), '.')"
-	}
-	for _, t := range []struct{ kind, on, when, data string }{
-		{
-			webhook.CreditLow, "posted", fmt.Sprintf("old.granted - old.posted >= %d AND new.granted - new.posted < %d", low, low),
-			account + ", 'balance', " + iu("(new.granted - new.posted)") + ", 'threshold', " + quoted(low.String()),
-		},
-		{webhook.AccountSuspended, "status", "old.status <> new.status AND new.status = 'suspended'", account},
-		{webhook.AccountActivated, "status", "old.status <> new.status AND new.status = 'active'", account},
-		{
-			webhook.SubscriptionChanged, "sub_plan, sub_until", "old.sub_plan <> new.sub_plan OR old.sub_until IS NOT new.sub_until",
-			account + ", 'plan', new.sub_plan, 'until', strftime('%Y-%m-%dT%H:%M:%SZ', new.sub_until / 1000000, 'unixepoch')",
-		},
-	} {
+	all[deliverer] = "CREATE TRIGGER " + deliverer + " AFTER INSERT ON event BEGIN\n" + strings.Join(targets, "") + "END"
+	for _, t := range crossings(low) {
 		if !wanted[t.kind] {
 			continue
 		}
 		name := announcer + strings.ReplaceAll(t.kind, ".", "_")
-		all[name] = fmt.Sprintf(`CREATE TRIGGER %s AFTER UPDATE OF %s ON account WHEN %s BEGIN
+		all[name] = fmt.Sprintf(`CREATE TRIGGER %s AFTER UPDATE OF %s WHEN %s BEGIN
   INSERT INTO event (id, kind, body, created_at)
     SELECT e.id, %[4]s, json_object('id', e.id, 'type', %[4]s, 'created', unixepoch(), 'data', json_object(%[5]s)), CAST(unixepoch('subsec') * 1000000 AS INTEGER)
-    FROM (SELECT 'evt_' || lower(hex(randomblob(16))) AS id LIMIT 1 OFFSET 0) e;
-END`, name, t.on, t.when, quoted(t.kind), t.data)
+    FROM (SELECT 'evt_' || lower(hex(randomblob(16))) AS id LIMIT 1 OFFSET 0) e%[6]s;
+END`, name, t.on, t.when, quoted(t.kind), t.data, t.from)
 	}
 	return all
 }
 
-// quoted is s as a text of SQL.
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+// deliverer is the trigger that gives each event to the endpoints that want it.
+const deliverer = announcer + "delivery"
 
-const deliveryColumns = `d.number, e.id, e.kind, d.endpoint, e.body, d.state, d.attempts, d.last_error, e.created_at, d.since, d.next_at`
+// crossing is an event of what charges bring about: a threshold that is crossed. Charges
+// are many and crossings few, so the database looks for them; every other event is of [emit].
+type crossing struct{ kind, on, when, data, from string }
 
-func scanDelivery(row interface{ Scan(...any) error }, d *webhook.Delivery) error {
-	var created, since, next sql.NullInt64
-	err := row.Scan(&d.Number, &d.EventID, &d.Kind, &d.Endpoint, &d.Body, &d.State, &d.Attempts, &d.LastError, &created, &since, &next)
-	d.CreatedAt, d.Since, d.NextAt = instant(created), instant(since), instant(next)
-	return err
-}
-
-// NextDelivery returns the waiting delivery of an endpoint that comes first.
-func (d *DB) NextDelivery(ctx context.Context, endpoint string) (next webhook.Delivery, found bool, err error) {
-	err = scanDelivery(d.read.QueryRowContext(ctx, `SELECT `+deliveryColumns+` FROM delivery d JOIN event e ON e.number = d.event
-		WHERE d.endpoint = $1 AND d.state = 'waiting' ORDER BY d.number LIMIT 1`, endpoint), &next)
-	if errors.Is(err, sql.ErrNoRows) {
-		return next, false, nil
+func crossings(low money.Amount) []crossing {
+	const (
+		account = `'account', json_object('id', a.id, 'name', a.name)`
+		// Of keys that have taken each other's place the last says what the budget is.
+		key    = ` JOIN api_key k ON k.budget_id = new.id AND k.replaced_by IS NULL JOIN account a ON a.id = k.account_id`
+		budget = account + `, 'key', json_object('id', k.id, 'name', k.name), 'month', CASE WHEN new.period > 0 THEN printf('%d-%02d', new.period / 100, new.period % 100) END`
+	)
+	left := "'budget', " + iu("k.budget") + ", 'spent', " + iu("new.spent")
+	return []crossing{
+		{
+			kind: webhook.CreditLow, on: "posted, granted ON account", from: ` JOIN account a ON a.number = new.number`,
+			when: fmt.Sprintf("old.granted - old.posted >= %d AND new.granted - new.posted < %d", low, low),
+			data: account + ", 'balance', " + iu("(new.granted - new.posted)") + ", 'threshold', " + quoted(low.String()),
+		},
+		{
+			kind: webhook.BudgetLow, on: "spent ON budget", when: "new.spent > old.spent", data: budget + ", " + left,
+			from: key + ` AND old.spent < k.budget - k.budget / 10 AND new.spent >= k.budget - k.budget / 10`,
+		},
+		{
+			kind: webhook.BudgetSpent, on: "spent ON budget", when: "new.spent > old.spent", data: budget + ", " + left,
+			from: key + ` AND old.spent < k.budget - k.budget / 100 AND new.spent >= k.budget - k.budget / 100`,
+		},
 	}
-	return next, err == nil, err
 }
 
-// NoteDelivery writes State, Attempts, LastError and NextAt.
-func (d *DB) NoteDelivery(ctx context.Context, n webhook.Delivery) error {
-	var ended any
-	if n.State != webhook.Waiting {
-		ended = time.Now().UnixMicro()
+// iu is an amount as the text that [money.Amount] gives.
+func iu(nano string) string {
+	return "rtrim(rtrim(printf('%d.%09d', " + nano + " / 1000000000, " + nano + " % 1000000000), '0'), '.')"
+}
+
+// Emit writes an event that tells of no other change. See [emit].
+func (d *DB) Emit(ctx context.Context, kind, accountID string, data map[string]any) error {
+	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error { return emit(ctx, sqlTx{tx}, kind, accountID, data) })
+}
+
+// emit writes an event of that kind in the transaction of q, which makes the change that
+// it tells of: it is sent when that is on the disk, and not at all when it is rolled back.
+// data is what the event says; id and name of the account come beside it, unless accountID
+// is empty. Without endpoints nothing is written.
+func emit(ctx context.Context, q querier, kind, accountID string, data map[string]any) error {
+	heard, err := q.list(ctx, `SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name = ?`, deliverer)
+	if err != nil || len(heard) == 0 {
+		return err
 	}
-	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, `UPDATE delivery SET state = $1, attempts = $2, last_error = $3, next_at = $4, ended_at = $5 WHERE number = $6`,
-			string(n.State), n.Attempts, n.LastError, micros(n.NextAt), ended, n.Number)
-		return one(res, err, webhook.ErrNotFound)
-	})
-}
-
-// RetryDelivery makes a delivery wait for its turn again, which comes at once when it is
-// the first of its endpoint. It fails with [webhook.ErrNotFound].
-func (d *DB) RetryDelivery(ctx context.Context, number int64) error {
-	now := time.Now().UnixMicro()
-	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, `UPDATE delivery SET state = 'waiting', since = $1, next_at = $1, ended_at = NULL WHERE number = $2`, now, number)
-		return one(res, err, webhook.ErrNotFound)
-	})
-}
-
-// Deliveries returns at most limit deliveries, newest first.
-func (d *DB) Deliveries(ctx context.Context, limit int) ([]webhook.Delivery, error) {
-	rs, err := d.read.QueryContext(ctx, `SELECT `+deliveryColumns+` FROM delivery d JOIN event e ON e.number = d.event ORDER BY d.number DESC LIMIT $1`, limit)
-	return rows(rs, err, func(rs *sql.Rows, d *webhook.Delivery) error { return scanDelivery(rs, d) })
-}
-
-// ForgetEvents forgets events older than before with their deliveries, at most that many,
-// and returns how many.
-func (d *DB) ForgetEvents(ctx context.Context, before time.Time, most int) (n int, err error) {
-	const these = `SELECT number FROM event WHERE created_at < $1 ORDER BY number LIMIT $2`
-	err = d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM delivery WHERE event IN (`+these+`)`, micros(before), most); err != nil {
-			return err
-		}
-		res, err := tx.ExecContext(ctx, `DELETE FROM event WHERE number IN (`+these+`)`, micros(before), most)
+	all := maps.Clone(data)
+	if all == nil {
+		all = map[string]any{}
+	}
+	if accountID != "" {
+		names, err := q.list(ctx, `SELECT name FROM account WHERE id = ?`, accountID)
 		if err != nil {
 			return err
 		}
-		gone, err := res.RowsAffected()
-		n = int(gone)
+		if len(names) != 1 {
+			return fmt.Errorf("event %s: no account %s", kind, accountID)
+		}
+		all["account"] = map[string]any{"id": accountID, "name": names[0][0]}
+	}
+	var random [16]byte
+	rand.Read(random[:]) // never fails since Go 1.24
+	id, now := "evt_"+hex.EncodeToString(random[:]), time.Now()
+	body, err := json.Marshal(struct {
+		ID      string         `json:"id"`
+		Type    string         `json:"type"`
+		Created int64          `json:"created"`
+		Data    map[string]any `json:"data"`
+	}{id, kind, now.Unix(), all})
+	if err != nil {
 		return err
-	})
-	return n, err
+	}
+	_, err = q.run(ctx, `INSERT INTO event (id, kind, body, created_at) VALUES (?, ?, ?, ?)`, id, kind, string(body), now.UnixMicro())
+	return err
 }
+
+// noteEndpoints adds to the audit log who is told of what from now on.
+func noteEndpoints(ctx context.Context, tx *sql.Tx, endpoints []webhook.Endpoint, low money.Amount) error {
+	const target = "webhooks"
+	after := endpointState{LowCredit: low.String(), Endpoints: []endpointEntry{}}
+	for _, e := range endpoints {
+		after.Endpoints = append(after.Endpoints, endpointEntry{address(e.URL), e.Events})
+	}
+	was, err := sqlTx{tx}.list(ctx, `SELECT after FROM audit_log WHERE action = ? ORDER BY seq DESC LIMIT 1`, string(audit.WebhookUpdate))
+	if err != nil {
+		return err
+	}
+	var before any
+	switch {
+	case len(was) > 0 && was[0][0] == audit.State(after), len(was) == 0 && len(endpoints) == 0:
+		return nil // another build, or there never were any
+	case len(was) > 0:
+		before = json.RawMessage(was[0][0].(string))
+	}
+	return record(ctx, sqlTx{tx}, audit.Entry{Actor: audit.Actor(ctx), Action: audit.WebhookUpdate, Target: target}, before, after)
+}
+
+// endpointState is what the audit log says of the endpoints.
+type endpointState struct {
+	LowCredit string          `json:"low_credit"`
+	Endpoints []endpointEntry `json:"endpoints"`
+}
+
+type endpointEntry struct {
+	URL    string   `json:"url"`
+	Events []string `json:"events,omitzero"` // all when there are none
+}
+
+// address is a URL that gives no secret away: a path may be one. Its hash tells it from
+// others of the same host.
+func address(endpoint string) string {
+	sum := sha256.Sum256([]byte(endpoint))
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		u = &url.URL{}
+	}
+	return u.Scheme + "://" + u.Host + "/#" + hex.EncodeToString(sum[:4])
+}
+
+// quoted is s as a text of SQL.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/store"
@@ -73,6 +75,8 @@ func TestAnnounce(t *testing.T) {
 	}
 	announce(endpoints)
 	announce(endpoints) // as every start does
+	exec(t, db, `DROP TRIGGER announce_credit_low`)
+	announce(endpoints) // as the first start of a build whose triggers are others
 	charge := func(amount money.Amount) ledger.Op {
 		r := receipt(a.ID, price, false)
 		r.Charge, r.WrittenOff = amount, 220-amount
@@ -110,6 +114,11 @@ func TestAnnounce(t *testing.T) {
 	if diff := cmp.Diff(want[1:2], told(t, db, some)); diff != "" {
 		t.Errorf("told to some (-want +got):\n%s", diff)
 	}
+	// Who is told of what is a change like others; a path may be a secret.
+	log, err := db.AuditLog(ctx, "webhooks", 10)
+	if err != nil || len(log) != 1 || log[0].Before != "" || strings.Contains(log[0].After, "it's") || !strings.Contains(log[0].After, `{"url":"https://b.example/#`) {
+		t.Errorf("the audit log of the endpoints: %+v, %v, want one entry without paths", log, err)
+	}
 	// Without endpoints nobody writes.
 	announce(nil)
 	a.Status = account.Suspended
@@ -122,6 +131,106 @@ func TestAnnounce(t *testing.T) {
 	}
 	if diff := cmp.Diff(want[3:], told(t, db, all)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+// Credit that expires or is taken away can be low too.
+func TestAnnounce_CreditLowWithoutACharge(t *testing.T) {
+	t.Parallel()
+	db := open(t, t.TempDir())
+	const all = "https://a.example"
+	if err := db.Announce(context.Background(), []webhook.Endpoint{{URL: all}}, money.IU); err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range []func(id string) ledger.Op{
+		func(id string) ledger.Op {
+			return ledger.Op{Debit: &ledger.Debit{ID: ident.New(ident.Debit), AccountID: id, Amount: money.IU, Reason: "wrong", CreatedAt: at}}
+		},
+		func(id string) ledger.Op {
+			return ledger.Op{Expire: &ledger.Expire{AccountID: id, Now: at.Add(2 * time.Hour), Most: money.IU}}
+		},
+	} {
+		id := addAccount(t, db, ident.New("account "))
+		g := grant(id, money.IU, "")
+		g.Grant.ExpiresAt = at.Add(time.Hour)
+		before := len(told(t, db, all))
+		commit(t, db, g)
+		commit(t, db, how(id))
+		if got := told(t, db, all)[before:]; len(got) != 1 || !strings.HasPrefix(got[0], "credit.low ") {
+			t.Errorf("told %v, want that credit is low", got)
+		}
+	}
+}
+
+// A budget is told of when a tenth of it is left, and again when a hundredth is; of keys
+// that took each other's place the last one says how much it is.
+func TestAnnounce_Budgets(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := open(t, t.TempDir())
+	who, price := addAccount(t, db, "Acme"), savePrice(t, db, model())
+	commit(t, db, grant(who, money.IU, ""))
+	const all = "https://a.example"
+	if err := db.Announce(ctx, []webhook.Endpoint{{URL: all, Events: []string{webhook.BudgetLow, webhook.BudgetSpent}}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	k := key(who)
+	k.Budget = account.Budget{ID: "budget_a", Amount: 1000, Monthly: true}
+	if err := db.CreateKey(ctx, k); err != nil {
+		t.Fatal(err)
+	}
+	spend := func(amount money.Amount, period int64) {
+		t.Helper()
+		r := receipt(who, price, false)
+		r.Charge, r.WrittenOff, r.Budget = amount, 220-amount, ledger.Budget{ID: "budget_a", Period: period}
+		commit(t, db, ledger.Op{Close: &r})
+	}
+	for range 4 {
+		spend(220, 202610)
+	}
+	spend(20, 202610) // 900
+	spend(89, 202610) // 989
+	spend(1, 202610)
+	spend(10, 202610)
+	spend(220, 202611)
+	want := []string{
+		`budget.low Acme {"budget":"0.000001","key":{"id":"` + k.ID + `","name":"laptop"},"month":"2026-10","spent":"0.0000009"}`,
+		`budget.spent Acme {"budget":"0.000001","key":{"id":"` + k.ID + `","name":"laptop"},"month":"2026-10","spent":"0.00000099"}`,
+	}
+	if diff := cmp.Diff(want, told(t, db, all)); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	prove(t, db)
+}
+
+// An event is of its change: of one that is rolled back nobody hears.
+func TestEmit(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := open(t, t.TempDir())
+	who := addAccount(t, db, "Acme")
+	const all = "https://a.example"
+	emit := func() error {
+		return db.Emit(ctx, webhook.SubscriptionChanged, who, map[string]any{"plan": "pro"})
+	}
+	if err := emit(); err != nil || query[int](t, db, `SELECT count(*) FROM event`) != 0 {
+		t.Errorf("Emit without endpoints: %v, and it writes", err)
+	}
+	if err := db.Announce(ctx, []webhook.Endpoint{{URL: all}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := emit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Emit(ctx, webhook.SubscriptionChanged, "acct_none", nil); err == nil {
+		t.Error("an event of an account that does not exist is written")
+	}
+	exec(t, db, `CREATE TRIGGER no BEFORE INSERT ON audit_log BEGIN SELECT RAISE(ABORT, 'no'); END`)
+	if err := db.UpdateAccount(ctx, account.Account{ID: who, Plan: "pro", Status: account.Suspended}); err == nil {
+		t.Fatal("a change without its audit entry is made")
+	}
+	if diff := cmp.Diff([]string{`subscription.changed Acme {"plan":"pro"}`}, told(t, db, all)); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/ledger"
 )
 
@@ -33,13 +34,19 @@ func stamp() string { return time.Now().UTC().Format("20060102T150405.000Z") }
 // there, while calls go on. The file is for its owner only; it appears under its name
 // when it is on the disk and was read back: sound, and its books proved. It fails with
 // [fs.ErrExist], or with [ErrUnbalanced], and the file is then kept all the same: it is
-// the copy there is.
+// the copy there is. A file that is kept is noted in the audit log, not in its own.
 func (d *DB) Backup(ctx context.Context, to string) (ledger.Report, error) {
 	all, err := known(migrations)
 	if err != nil {
 		return ledger.Report{}, err
 	}
 	rep, err := copyBooks(ctx, d.path, to, all)
+	if err == nil || errors.Is(err, ErrUnbalanced) {
+		err = errors.Join(err, d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			return record(ctx, sqlTx{tx}, audit.Entry{Actor: audit.Actor(ctx), Action: audit.BooksBackup, Target: to}, nil,
+				map[string]any{"accounts": rep.Accounts, "entries": rep.Entries, "balanced": rep.OK()})
+		}))
+	}
 	if err != nil {
 		err = fmt.Errorf("backup to %s: %w", to, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
@@ -182,6 +183,41 @@ func TestBackup_File(t *testing.T) {
 	}
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 1 {
 		t.Errorf("left in the directory: %v, %v, want one file", all, err)
+	}
+}
+
+// Backups and restores are in the audit log, by who made them, and the chain goes on
+// through the restored books.
+func TestBackup_Audit(t *testing.T) {
+	t.Parallel()
+	k := changes(t)
+	to := filepath.Join(t.TempDir(), "b.db")
+	if _, err := k.Backup(audit.WithActor(context.Background(), "ann"), to); err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	if _, err := store.Restore(audit.WithActor(context.Background(), "ben"), to, home, false); err != nil {
+		t.Fatal(err)
+	}
+	restored := open(t, home)
+	for _, c := range []struct {
+		db   *store.DB
+		want string
+	}{
+		{k.DB, "ann books.backup " + to},
+		{restored, "ben books.restore " + to},
+	} {
+		prove(t, c.db)
+		log, err := c.db.AuditLog(context.Background(), to, 10)
+		if err != nil || len(log) != 1 {
+			t.Fatalf("AuditLog = %+v, %v, want one entry", log, err)
+		}
+		if got := log[0].Actor + " " + string(log[0].Action) + " " + log[0].Target; got != c.want {
+			t.Errorf("the entry is %q, want %q", got, c.want)
+		}
+	}
+	if query[int](t, k.DB, `SELECT max(seq) FROM audit_log`) != query[int](t, restored, `SELECT max(seq) FROM audit_log`) {
+		t.Error("the two logs are not the same up to their last entries")
 	}
 }
 

@@ -2,11 +2,14 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/parley-ai/parley/internal/audit"
 )
 
 // restoring is a whole copy of a backup that is about to become the database. While it
@@ -29,7 +32,8 @@ type Restored struct {
 
 // Restore makes the backup file the database of dir, once it is proved. The caller has
 // the lock on dir. Books that are there are an error, [ErrBooks], or with force are moved
-// into a directory below backups. It fails with the errors of [Check].
+// into a directory below backups. The restored books' audit log says who did it. It fails
+// with the errors of [Check].
 func Restore(ctx context.Context, file, dir string, force bool) (r Restored, err error) {
 	if info, err := os.Stat(file + "-wal"); err == nil && info.Size() > 0 {
 		return r, fmt.Errorf("%w: %s is the database of a server, and %s-wal a part of it: a backup is one file", ErrNotOurs, file, file)
@@ -42,7 +46,11 @@ func Restore(ctx context.Context, file, dir string, force bool) (r Restored, err
 		return r, fmt.Errorf("%s: %w", dir, ErrBooks)
 	}
 	part := filepath.Join(dir, FileName+".part")
-	if err := copyFile(file, part); err != nil {
+	err = copyFile(file, part)
+	if err == nil {
+		err = noteRestore(ctx, part, file, r.Schema)
+	}
+	if err != nil {
 		return r, errors.Join(err, os.Remove(part))
 	}
 	if _, err := Check(ctx, part); err != nil {
@@ -58,6 +66,24 @@ func Restore(ctx context.Context, file, dir string, force bool) (r Restored, err
 		}
 	}
 	return r, errors.Join(os.Rename(next, filepath.Join(dir, FileName)), syncDir(dir))
+}
+
+// noteRestore adds to the audit log in part that it was restored from file. Books from
+// before there was one have no place for it.
+func noteRestore(ctx context.Context, part, file string, schema int) error {
+	db, err := open(part, "_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)&_txlock=immediate", 1)
+	if err != nil {
+		return err
+	}
+	d := &DB{write: db}
+	err = d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		logs, err := sqlTx{tx}.list(ctx, `SELECT 1 FROM sqlite_master WHERE name = 'audit_head'`)
+		if err != nil || len(logs) == 0 {
+			return err
+		}
+		return record(ctx, sqlTx{tx}, audit.Entry{Actor: audit.Actor(ctx), Action: audit.BooksRestore, Target: file}, nil, map[string]any{"schema": schema})
+	})
+	return errors.Join(err, db.Close())
 }
 
 // presentBooks is which of the books' files dir has.

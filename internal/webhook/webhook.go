@@ -32,6 +32,8 @@ import (
 // The kinds of events.
 const (
 	CreditLow           = "credit.low"
+	BudgetLow           = "budget.low"   // a tenth of a key's budget is left
+	BudgetSpent         = "budget.spent" // a hundredth or less is: for hardly a call
 	AccountSuspended    = "account.suspended"
 	AccountActivated    = "account.activated"
 	SubscriptionChanged = "subscription.changed"
@@ -39,7 +41,7 @@ const (
 
 // Kinds are all kinds of events.
 func Kinds() []string {
-	return []string{CreditLow, AccountSuspended, AccountActivated, SubscriptionChanged}
+	return []string{CreditLow, BudgetLow, BudgetSpent, AccountSuspended, AccountActivated, SubscriptionChanged}
 }
 
 // SignatureHeader carries "t=…,v1=…": see [Sign].

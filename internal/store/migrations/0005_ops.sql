@@ -15,8 +15,8 @@ CREATE TABLE idempotency (
 CREATE INDEX idempotency_age ON idempotency (created_at);
 CREATE INDEX idempotency_running ON idempotency (request_id) WHERE running;
 
--- What operators' other systems are told. Triggers write the rows, in the transaction of
--- what they tell of; which triggers there are follows the configuration (announce.go).
+-- What operators' other systems are told, written in the transaction of what it tells of;
+-- a trigger, which follows the configuration (announce.go), gives it to those who want it.
 CREATE TABLE event (
   number     INTEGER PRIMARY KEY AUTOINCREMENT,
   id         TEXT NOT NULL UNIQUE,
@@ -37,3 +37,5 @@ CREATE TABLE delivery (
 );
 CREATE INDEX delivery_waiting ON delivery (endpoint, number) WHERE state = 'waiting';
 CREATE INDEX delivery_event ON delivery (event);
+-- By which an event of a budget finds its key.
+CREATE INDEX api_key_budget ON api_key (budget_id) WHERE budget_id IS NOT NULL;
