@@ -39,6 +39,9 @@ type cli struct {
 		Adjust creditAdjust `cmd:"" help:"Correct the credit of an account."`
 		Ls     creditLs     `cmd:"" help:"List the grants of an account and what is left of each."`
 	} `cmd:"" help:"Credit of accounts."`
+	Topup struct {
+		Create topupCreate `cmd:"" help:"Make a page on which credit can be paid."`
+	} `cmd:"" help:"Credit that customers pay."`
 	Key struct {
 		Create keyCreate `cmd:"" help:"Make an API key and print its secret, once."`
 		Ls     keyLs     `cmd:"" help:"List the keys of an account."`
@@ -56,8 +59,15 @@ type cli struct {
 	Ledger struct {
 		Verify ledgerVerify `cmd:"" help:"Prove that the books are balanced."`
 	} `cmd:"" help:"The books."`
-	Models models `cmd:"" help:"List the models on offer."`
-	Plan   struct {
+	Webhook struct {
+		Ls    webhookLs    `cmd:"" help:"List what was told to webhooks, newest first."`
+		Retry webhookRetry `cmd:"" help:"Tell it again."`
+	} `cmd:"" help:"What other systems are told."`
+	Backup  backupCmd  `cmd:"" help:"Copy the books into one file, while the server runs."`
+	Restore restoreCmd `cmd:"" help:"Make a backup the books of a data directory."`
+	Doctor  doctorCmd  `cmd:"" help:"Look for everything that could be wrong with a data directory."`
+	Models  models     `cmd:"" help:"List the models on offer."`
+	Plan    struct {
 		Ls   planLs   `cmd:"" help:"List the plans."`
 		Show planShow `cmd:"" help:"Show a plan."`
 	} `cmd:"" help:"Plans: what an account may use."`

@@ -83,11 +83,11 @@ func (e *env) paint(colour, s string) string {
 // status paints the word that says how something stands.
 func (e *env) status(word string) string {
 	switch word {
-	case "active", "ready":
+	case "active", "ready", "delivered":
 		return e.paint(green, word)
-	case "suspended", "expired", "offline":
+	case "suspended", "expired", "offline", "waiting":
 		return e.paint(yellow, word)
-	case "revoked":
+	case "revoked", "failed":
 		return e.paint(red, word)
 	default:
 		return word

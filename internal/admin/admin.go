@@ -62,6 +62,8 @@ type archive interface {
 	Statement(ctx context.Context, accountID string, from, to time.Time) (ledger.Statement, error)
 	AuditLog(ctx context.Context, target string, limit int) ([]audit.Entry, error)
 	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
+	Backup(ctx context.Context, to string) (ledger.Report, error)
+	outbox
 }
 
 // offer is what admin asks of catalog.Catalog.
@@ -69,7 +71,7 @@ type offer interface {
 	List(now time.Time) []*catalog.Model
 }
 
-// Config is the rooms behind the door. Every field but Status and Engines is required.
+// Config is the rooms behind the door. Every field but Status, Engines and Payments is required.
 type Config struct {
 	Accounts accounts
 	Keys     keys
@@ -78,6 +80,8 @@ type Config struct {
 	Catalog  offer
 	// Status describes the process. Its Serving tells whether customers are served.
 	Status func() Status
+	// Payments makes pages to pay on; nil where the configuration has none.
+	Payments checkout
 	// Engines are those of the process, in any order.
 	Engines func() []Engine
 }
@@ -117,6 +121,7 @@ func New(c Config) http.Handler {
 		{"POST /admin/v1/receipts/{request}/refunds", s.refund},
 		{"GET /admin/v1/accounts/{account}/usage", s.usage},
 		{"GET /admin/v1/accounts/{account}/statements/{month}", s.statement},
+		{"POST /admin/v1/accounts/{account}/topups", s.createTopup},
 		{"GET /admin/v1/accounts/{account}/keys", s.listKeys},
 		{"POST /admin/v1/accounts/{account}/keys", s.createKey},
 		{"GET /admin/v1/accounts/{account}/receipts", s.receipts},
@@ -126,6 +131,9 @@ func New(c Config) http.Handler {
 		{"POST /admin/v1/keys/{key}/rotate", s.rotateKey},
 		{"GET /admin/v1/audit", s.auditLog},
 		{"GET /admin/v1/ledger/verification", s.verify},
+		{"POST /admin/v1/backups", s.backup},
+		{"GET /admin/v1/webhooks/deliveries", s.deliveries},
+		{"POST /admin/v1/webhooks/deliveries/{delivery}/retry", s.retryDelivery},
 		{"GET /admin/v1/models", s.models},
 		{"GET /admin/v1/plans", s.plans},
 		{"GET /admin/v1/plans/{plan}", s.showPlan},

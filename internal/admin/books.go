@@ -2,7 +2,11 @@ package admin
 
 import (
 	"cmp"
+	"errors"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -71,6 +75,34 @@ func (s *service) verify(r *http.Request) (any, error) {
 	out := Verification{OK: report.OK(), Accounts: report.Accounts, Entries: report.Entries, Invariants: []Invariant{}, Seconds: report.Took.Seconds()}
 	for _, i := range report.Invariants {
 		out.Invariants = append(out.Invariants, Invariant{Name: i.Name, OK: i.OK, Detail: i.Detail})
+	}
+	return out, nil
+}
+
+// backup writes a copy of the books to a path of the server's machine: whoever may open
+// the socket may write as the server does.
+func (s *service) backup(r *http.Request) (any, error) {
+	var in NewBackup
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if !filepath.IsAbs(in.Path) {
+		return nil, invalid("invalid_path", "The path of a backup begins with /, %q does not.", in.Path)
+	}
+	report, err := s.Store.Backup(r.Context(), in.Path)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil, &Error{Status: http.StatusConflict, Code: "file_exists", Message: "There is a file " + in.Path + " already. Choose another name, or give a directory."}
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, invalid("invalid_path", "There is no directory %s.", filepath.Dir(in.Path))
+	case errors.Is(err, fs.ErrPermission):
+		return nil, invalid("invalid_path", "The server may not write to %s.", filepath.Dir(in.Path))
+	case err != nil:
+		return nil, err
+	}
+	out := Backup{Path: in.Path, Accounts: report.Accounts, Entries: report.Entries}
+	if info, err := os.Stat(in.Path); err == nil {
+		out.Bytes = info.Size()
 	}
 	return out, nil
 }

@@ -83,7 +83,7 @@ func call[T any](ctx context.Context, c *Client, method, path string, in any) (o
 	if err != nil {
 		return out, err
 	}
-	r.Header.Set(actorHeader, whoami())
+	r.Header.Set(actorHeader, Whoami())
 	res, err := c.http.Do(r)
 	if err != nil {
 		// The URL is of no meaning to an operator.
@@ -111,8 +111,8 @@ func call[T any](ctx context.Context, c *Client, method, path string, in any) (o
 	return out, nil
 }
 
-// whoami is the user of this process, for the record.
-var whoami = sync.OnceValue(func() string {
+// Whoami is the user of this process, for the record.
+var Whoami = sync.OnceValue(func() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username
 	}
@@ -234,6 +234,11 @@ func (c *Client) Receipts(ctx context.Context, name string, limit int) ([]Receip
 // Verify proves the books. A broken invariant is no error: see [Verification].
 func (c *Client) Verify(ctx context.Context) (Verification, error) {
 	return call[Verification](ctx, c, "GET", "/ledger/verification", nil)
+}
+
+// Backup writes a copy of the books to a file that is not there yet.
+func (c *Client) Backup(ctx context.Context, in NewBackup) (Backup, error) {
+	return call[Backup](ctx, c, "POST", "/backups", in)
 }
 
 // Models lists the models on offer.

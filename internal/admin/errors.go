@@ -9,6 +9,8 @@ import (
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/payment"
+	"github.com/parley-ai/parley/internal/webhook"
 )
 
 // Error is a refusal of the operator's API. Codes are final once published.
@@ -47,6 +49,8 @@ var refusals = [...]struct {
 	{apikey.ErrOverlap, http.StatusBadRequest, "invalid_overlap", "The overlap of two keys lies between 0s and 2160h."},
 	{apikey.ErrRevoked, http.StatusConflict, "key_revoked", "The key is revoked.\nMake a new one: parley key create"},
 	{apikey.ErrExpired, http.StatusConflict, "key_expired", "The key has expired.\nMake a new one: parley key create"},
+	{payment.ErrPrice, http.StatusBadRequest, "price_not_found", "The configuration's payment has no such price."},
+	{webhook.ErrNotFound, http.StatusNotFound, "delivery_not_found", "There is no such delivery; see parley webhook ls."},
 	{ledger.ErrAmount, http.StatusBadRequest, "invalid_amount", "The amount must be above 0, and no balance can exceed 9.2e9 IU."},
 	{ledger.ErrExpiry, http.StatusBadRequest, "invalid_expiry", "The credit would expire in the past."},
 	{ledger.ErrUnavailable, http.StatusInternalServerError, "ledger_unavailable", "The books cannot be written now, so nothing was added."},

@@ -411,3 +411,16 @@ type Status struct {
 	StartedAt time.Time `json:"started_at"`
 	Schema    int       `json:"schema"`
 }
+
+// NewBackup asks for a copy of the books in the file Path, which is absolute.
+type NewBackup struct {
+	Path string `json:"path"`
+}
+
+// Backup is a copy of the books that was read back and proved.
+type Backup struct {
+	Path     string `json:"path"`
+	Bytes    int64  `json:"bytes"`
+	Accounts int64  `json:"accounts"`
+	Entries  int64  `json:"entries"`
+}

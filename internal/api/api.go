@@ -16,6 +16,7 @@ import (
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/chat"
+	"github.com/parley-ai/parley/internal/idempotency"
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/telemetry"
@@ -46,6 +47,12 @@ type Config struct {
 	Log *telemetry.Lines
 	// Proxies are the networks whose X-Forwarded-For is believed.
 	Proxies []netip.Prefix
+	// Payments takes what the payment provider tells; nil where there is none.
+	Payments payments
+	// Idempotency is who knows the calls that have a key of their own.
+	Idempotency *idempotency.Room
+	// Base ends when every call is cut, whoever waits for it.
+	Base context.Context //nolint:containedctx // the life of the server, which is longer than any request's
 	// Observe is told of every request at its end; nil tells nobody. It must be quick.
 	Observe func(Observation)
 }

@@ -30,8 +30,10 @@ import (
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/httpserver"
+	"github.com/parley-ai/parley/internal/idempotency"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/payment"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/routing"
 	"github.com/parley-ai/parley/internal/store"
@@ -48,10 +50,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type door struct {
 	*httpserver.Server
 	URL      string
+	dir      string
 	client   *http.Client
 	db       *store.DB
 	ledger   *ledger.Ledger
 	keys     *apikey.Keyring
+	repeats  *idempotency.Room
 	accounts *account.Directory
 	log      *lines
 	account  *account.Account
@@ -80,13 +84,16 @@ func models() []catalog.Model {
 	return ms
 }
 
-const credit = money.IU
+const (
+	credit       = money.IU
+	stripeSecret = "whsec_0123456789abcdef"
+)
 
 func open(t testing.TB, p upstream.Provider) *door {
 	t.Helper()
 	ctx := context.Background()
 	dir := t.TempDir()
-	d := &door{log: &lines{}}
+	d := &door{log: &lines{}, dir: dir}
 	db, err := store.Open(ctx, dir)
 	must(t, err)
 	progress, err := store.OpenProgress(dir)
@@ -101,6 +108,10 @@ func open(t testing.TB, p upstream.Provider) *door {
 	d.keys = apikey.NewKeyring(db, d.accounts)
 	d.ledger, _, err = ledger.Open(ctx, db, progress)
 	must(t, err)
+	d.repeats, err = idempotency.Open(ctx, db)
+	must(t, err)
+	base, end := context.WithCancelCause(ctx)
+	d.end = end
 	limiter := ratelimit.New(time.Now())
 	line := &chat.Service{Catalog: cat, Ledger: d.ledger, Limiter: limiter, Router: routing.New(map[string]upstream.Provider{"fake": p}), Describe: api.Describe}
 	config := api.Config{
@@ -112,8 +123,9 @@ func open(t testing.TB, p upstream.Provider) *door {
 			return d.ledger.Available()
 		},
 	}
-	base, end := context.WithCancelCause(ctx)
-	d.end = end
+	config.Base, config.Idempotency = base, d.repeats
+	config.Payments, err = payment.New(payment.Options{SecretKey: "sk_test", WebhookSecret: stripeSecret}, d.ledger)
+	must(t, err)
 	d.Server = &httpserver.Server{
 		Handler: api.New(config), Reject: api.Reject(config),
 		BaseContext: func(net.Listener) context.Context { return base },

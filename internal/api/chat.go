@@ -34,12 +34,20 @@ func (s *server) chatCompletions(x *exchange, _ string) error {
 		return invalid
 	}
 	x.model, x.stream = req.Model, req.Stream
-	var emit chat.Emitter = newWhole(x, req)
-	if req.Stream {
-		emit = &stream{exchange: x, usage: req.IncludeUsage, runes: make([]wire.RuneJoiner, req.N)}
+	call := chat.Call{RequestID: x.id, Caller: x.caller, Request: req, Now: x.now}
+	if keys := x.r.Header["Idempotency-Key"]; keys != nil {
+		return s.once(x, call, keys, body)
 	}
-	x.call, err = s.Chat.Complete(x.r.Context(), chat.Call{RequestID: x.id, Caller: x.caller, Request: req, Now: x.now}, emit)
+	x.call, err = s.Chat.Complete(x.r.Context(), call, x.emitter(req))
 	return err
+}
+
+// emitter is who sends the answer.
+func (x *exchange) emitter(req *wire.ChatRequest) chat.Emitter {
+	if req.Stream {
+		return &stream{exchange: x, usage: req.IncludeUsage, runes: make([]wire.RuneJoiner, req.N)}
+	}
+	return newWhole(x, req)
 }
 
 // authorize finds the caller and refuses a key that may not be used from where it is or
@@ -64,6 +72,7 @@ type whole struct {
 	*exchange
 	head    wire.Head
 	choices []collected
+	body    []byte // of the answer, once it was asked for
 }
 
 // collected is a choice so far. Its text is collected in bytes.
@@ -112,6 +121,14 @@ func (w *whole) Tool(choice int, d *upstream.ToolDelta) error {
 }
 
 func (w *whole) Finish(reasons []wire.FinishReason, u wire.Usage) error {
+	return w.json(http.StatusOK, w.answer(reasons, u))
+}
+
+// answer is the body of the answer, made once.
+func (w *whole) answer(reasons []wire.FinishReason, u wire.Usage) []byte {
+	if w.body != nil {
+		return w.body
+	}
 	completion := wire.Completion{Head: w.head, Usage: u, Choices: make([]wire.Choice, len(w.choices))}
 	for i := range w.choices {
 		c := &w.choices[i]
@@ -122,7 +139,8 @@ func (w *whole) Finish(reasons []wire.FinishReason, u wire.Usage) error {
 	for i := range completion.Choices {
 		size += len(completion.Choices[i].Content)
 	}
-	return w.json(http.StatusOK, completion.AppendJSON(make([]byte, 0, size)))
+	w.body = completion.AppendJSON(make([]byte, 0, size))
+	return w.body
 }
 
 const eventStream = "text/event-stream; charset=utf-8"

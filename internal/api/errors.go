@@ -8,7 +8,9 @@ import (
 
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/chat"
+	"github.com/parley-ai/parley/internal/idempotency"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/payment"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/wire"
 )
@@ -54,6 +56,9 @@ func toWire(err error) *wire.Error {
 		}
 		return wire.NotEnoughCredit(short)
 	}
+	if e, ok := errors.AsType[*idempotency.CompletedError](err); ok {
+		return wire.IdempotencyCompleted(e.CompletionID)
+	}
 	if e, ok := errors.AsType[*chat.LimitError](err); ok {
 		return limited(e)
 	}
@@ -70,6 +75,10 @@ func toWire(err error) *wire.Error {
 		{apikey.ErrRevoked, wire.KeyRevoked},
 		{apikey.ErrExpired, wire.KeyExpired},
 		{chat.ErrNoCredit, wire.NoCredit},
+		{payment.ErrSignature, wire.InvalidSignature},
+		{idempotency.ErrKey, wire.InvalidIdempotencyKey},
+		{idempotency.ErrReuse, wire.IdempotencyKeyReuse},
+		{idempotency.ErrInProgress, wire.IdempotencyInProgress},
 		{chat.ErrSubscription, wire.SubscriptionInactive},
 		{chat.ErrShutdown, func() *wire.Error { return wire.Overloaded(5 * time.Second) }},
 		{ledger.ErrUnavailable, wire.LedgerUnavailable},

@@ -28,6 +28,7 @@ func routes() []route {
 		{"chat.completions", "/v1/chat/completions", post, (*server).chatCompletions},
 		{"models.list", "/v1/models", get, (*server).listModels},
 		{"models.retrieve", "/v1/models/*", get, (*server).retrieveModel},
+		{"payments.stripe", "/webhooks/stripe", post, (*server).stripe},
 		{"healthz", "/healthz", get, (*server).healthz},
 		{"readyz", "/readyz", get, (*server).readyz},
 	}
@@ -78,7 +79,7 @@ func common() http.Header {
 	return http.Header{
 		"X-Content-Type-Options":        {"nosniff"},
 		"Access-Control-Allow-Origin":   {"*"},
-		"Access-Control-Expose-Headers": {"x-request-id, retry-after, retry-after-ms, x-ratelimit-limit-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, x-ratelimit-reset-tokens"},
+		"Access-Control-Expose-Headers": {"x-request-id, idempotent-replayed, retry-after, retry-after-ms, x-ratelimit-limit-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, x-ratelimit-reset-tokens"},
 	}
 }
 

@@ -76,6 +76,8 @@ type App struct {
 	metrics   *telemetry.Metrics  // nil without
 	requests  *telemetry.Gatherer // the log's lines of requests
 	calls     calls
+	base      context.Context         //nolint:containedctx // of all calls, which outlive the one Open was called with
+	cutCalls  context.CancelCauseFunc // ends base
 	reject    func(w http.ResponseWriter, status int, reason string)
 	limiter   *ratelimit.Limiter
 	state     atomic.Int32
@@ -106,6 +108,7 @@ func Open(ctx context.Context, o Options) (_ *App, err error) {
 		screen: &screen{out: o.Stdout, err: o.Stderr, terminal: o.Terminal},
 		log:    newLog(o),
 	}
+	a.base, a.cutCalls = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -209,7 +212,7 @@ func (a *App) door() (*api.Config, error) {
 		Catalog: a.rooms.catalog, Ledger: a.rooms.ledger, Limiter: a.limiter,
 		Router: countedRouter{router, a.metrics}, Describe: api.Describe,
 	}
-	return &api.Config{
+	door := &api.Config{
 		Chat:    countedCalls{line, a.metrics},
 		Keys:    a.rooms.keys,
 		Catalog: a.rooms.catalog,
@@ -219,9 +222,15 @@ func (a *App) door() (*api.Config, error) {
 		Draining: func() bool {
 			return a.state.Load() >= draining
 		},
-		Log:     telemetry.NewLines(a.requests, a.options.JSONLog),
-		Observe: observe(a.metrics),
-	}, nil
+		Log:         telemetry.NewLines(a.requests, a.options.JSONLog),
+		Idempotency: a.rooms.repeats,
+		Base:        a.base,
+		Observe:     observe(a.metrics),
+	}
+	if a.rooms.payments != nil {
+		door.Payments = a.rooms.payments
+	}
+	return door, nil
 }
 
 // certificate reads what the configuration names; nil when it names nothing.
@@ -281,6 +290,7 @@ func (a *App) Close() error {
 	if a.requests != nil {
 		a.requests.Flush()
 	}
+	a.cutCalls(nil)
 	if a.listener != nil {
 		errs = append(errs, closed(a.listener))
 	}

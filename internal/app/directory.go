@@ -100,14 +100,19 @@ func lock(dir string) (*os.File, error) {
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 		}
-		text, _ := io.ReadAll(io.LimitReader(f, 20)) // No pid is as good as an unreadable one.
-		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-		return nil, &InUseError{Dir: dir, PID: pid}
+		return nil, &InUseError{Dir: dir, PID: holder(f)}
 	}
 	if err := errors.Join(f.Truncate(0), writePID(f)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// holder is the process that has locked f, 0 when it has not said so yet.
+func holder(f *os.File) int {
+	text, _ := io.ReadAll(io.LimitReader(f, 20)) // No pid is as good as an unreadable one.
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return pid
 }
 
 func writePID(f *os.File) error {

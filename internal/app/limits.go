@@ -54,3 +54,19 @@ func (a *App) sweepLimits(ctx context.Context) {
 		}
 	}
 }
+
+// sweepKeys forgets every hour the idempotency keys that have expired.
+func (a *App) sweepKeys(ctx context.Context) {
+	tick := time.NewTicker(time.Hour)
+	defer tick.Stop()
+	for {
+		if err := a.rooms.repeats.Sweep(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			a.log.Warn("idempotency keys not forgotten", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -12,7 +12,9 @@ import (
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/idempotency"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/payment"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/store"
 	"github.com/parley-ai/parley/internal/telemetry"
@@ -28,6 +30,8 @@ type rooms struct {
 	accounts *account.Directory
 	keys     *apikey.Keyring
 	catalog  *catalog.Catalog
+	repeats  *idempotency.Room
+	payments *payment.Room      // nil without
 	metrics  *telemetry.Metrics // nil measures nothing
 }
 
@@ -52,12 +56,26 @@ func openRooms(ctx context.Context, c *config.Config, dir string, m *telemetry.M
 	if err = r.db.SaveCatalog(ctx, models, plans); err != nil {
 		return r, err
 	}
+	// Before anything is written: recovery may take an account below the threshold. A
+	// command without a configuration leaves what the server's one has asked for.
+	if c.Source != config.BuiltIn {
+		if err = r.db.Announce(ctx, endpoints(c), c.LowCredit); err != nil {
+			return r, err
+		}
+	}
 	if r.catalog, err = catalog.New(models); err != nil {
 		return r, err
 	}
 	// The ledger outlives ctx: what ends a server must not end the writing of its books.
 	if r.ledger, r.recovery, err = ledger.Open(context.WithoutCancel(ctx), countedBooks{r.db, m}, r.progress); err != nil {
 		return r, fmt.Errorf("the books cannot be opened: %w", err)
+	}
+	if r.payments, err = payments(c, r.ledger); err != nil {
+		return r, err
+	}
+	// After the ledger: it resolves what ran under a key.
+	if r.repeats, err = idempotency.Open(ctx, r.db); err != nil {
+		return r, err
 	}
 	r.accounts = account.NewDirectory(r.db)
 	r.accounts.SetPlans(plans)
@@ -89,10 +107,14 @@ func (r *rooms) close() error {
 
 // api is the operator's API over the rooms. engines may be nil.
 func (r *rooms) api(status func() admin.Status, engines func() []admin.Engine) http.Handler {
-	return admin.New(admin.Config{
+	config := admin.Config{
 		Accounts: countedAccounts{r.accounts, r.metrics}, Keys: countedKeys{r.keys, r.metrics},
 		Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Status: status, Engines: engines,
-	})
+	}
+	if r.payments != nil {
+		config.Payments = r.payments
+	}
+	return admin.New(config)
 }
 
 // offer is the configuration in the rooms' own words.
@@ -125,8 +147,12 @@ func explain(dir string, err error) error {
 	switch {
 	case errors.Is(err, store.ErrNewerSchema):
 		return refuse("newer_schema",
-			"The data directory "+dir+" was written by a newer version of Parley.",
-			"Start that version, or a backup made before it was first used.")
+			"The data directory "+dir+" was written by a newer version of Parley: "+err.Error()+".",
+			"Start that version, or restore a backup made before it was first used.")
+	case errors.Is(err, store.ErrRestoring):
+		return refuse("restore_unfinished",
+			"A restore into "+dir+" was cut short.",
+			"Run it again: parley restore FILE --data "+dir)
 	case errors.Is(err, store.ErrNotOurs):
 		return refuse("data_damaged",
 			store.FileName+" in "+dir+" is damaged or no database of Parley's: "+err.Error()+".",

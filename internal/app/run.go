@@ -15,6 +15,7 @@ import (
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/httpserver"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/webhook"
 )
 
 // Settings of the public server.
@@ -49,7 +50,7 @@ func (c *calls) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // configured limit or until [App.Cut]. It returns nil after an orderly stop.
 func (a *App) Run(ctx context.Context) error {
 	// Calls outlive ctx: they end by themselves, or are cut with the reason.
-	base, cutCalls := context.WithCancelCause(context.WithoutCancel(ctx))
+	base, cutCalls := a.base, a.cutCalls
 	defer cutCalls(nil)
 	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
 	public, servePublic := a.public(base)
@@ -69,6 +70,10 @@ func (a *App) Run(ctx context.Context) error {
 	group.Go(func() { a.watchDisk(rest) })
 	group.Go(func() { a.sweepLimits(rest) })
 	group.Go(func() { a.expireCredit(rest) })
+	group.Go(func() { a.sweepKeys(rest) })
+	if hooks := endpoints(a.config); len(hooks) > 0 {
+		group.Go(func() { webhook.New(a.rooms.db, hooks, a.log).Run(rest) })
+	}
 	group.Go(func() {
 		if err := a.rooms.keys.Run(rest); err != nil && rest.Err() == nil {
 			a.log.Warn("key use not noted", "error", err)

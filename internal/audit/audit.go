@@ -30,8 +30,12 @@ const (
 	KeyUpdate     Action = "key.update"
 	KeyRotate     Action = "key.rotate" // the target has a successor
 	KeyRevoke     Action = "key.revoke"
-	PlanVersion   Action = "plan.version"  // the configuration has another plan
-	PriceVersion  Action = "price.version" // the configuration has another price
+	PlanVersion   Action = "plan.version"   // the configuration has another plan
+	PriceVersion  Action = "price.version"  // the configuration has another price
+	WebhookUpdate Action = "webhook.update" // the configuration has other endpoints
+	WebhookRetry  Action = "webhook.retry"
+	BooksBackup   Action = "books.backup"
+	BooksRestore  Action = "books.restore" // the first entry after a backup's own
 )
 
 // Entry is one change. Before and After are JSON, or empty where there was or is nothing.

@@ -65,6 +65,11 @@ type Call struct {
 	Caller    *account.Principal
 	Request   *wire.ChatRequest
 	Now       time.Time // when it was received
+
+	// Idempotency is the key of a call that has one, and Answer gives what is kept of a
+	// whole answer before it is charged: what Finish is going to release. Both may be nil.
+	Idempotency *ledger.Idempotency
+	Answer      func(reasons []wire.FinishReason, u wire.Usage) ([]byte, error)
 }
 
 // Summary is what the log line of a call says.

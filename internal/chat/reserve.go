@@ -59,6 +59,7 @@ func (r *run) reserve() error {
 		RequestID: r.call.RequestID, CompletionID: id, AccountID: who.Account.ID, KeyID: who.KeyID,
 		Model: r.model.ID, PriceID: r.model.PriceID, Price: r.model.Price, PlanVersion: who.Plan.Version,
 		Stream: r.call.Request.Stream, CreatedAt: r.call.Now, Budget: r.budget(), PromptTokens: prompt, Output: output, LeastOutput: least,
+		Idempotency: r.call.Idempotency,
 	})
 	if err != nil {
 		r.ticket = nil

@@ -243,6 +243,12 @@ func (r *run) finish() (Summary, error) {
 		reasons[i] = c.finish
 	}
 	o.Ending = ledger.Ending(reasons[0])
+	if r.call.Answer != nil {
+		var err error
+		if r.call.Idempotency.Answer, err = r.call.Answer(reasons, wire.Usage{PromptTokens: o.PromptTokens, CompletionTokens: o.CompletionTokens, CachedTokens: o.CachedTokens}); err != nil {
+			return r.broken(err)
+		}
+	}
 	receipt, err := r.hold.Settle(o)
 	if err != nil {
 		return r.summary(receipt), err

@@ -47,6 +47,12 @@ type Config struct {
 	Plans []Plan
 	// Upstreams are the places where models run, at least one.
 	Upstreams []Upstream
+	// Webhooks are told of changes.
+	Webhooks []Webhook
+	// Payment says how credit can be bought.
+	Payment Payment
+	// LowCredit is the balance below which an account's credit is low. Default 1 IU.
+	LowCredit money.Amount
 	// Models are what customers can ask for, at least one.
 	Models []Model
 }

@@ -54,6 +54,7 @@ func TestParse_Whole(t *testing.T) {
 		Source: "parley.yaml", Listen: "127.0.0.1:9090", Data: "/srv/parley/books",
 		TLS:            TLS{Cert: "/srv/parley/tls/cert.pem", Key: "/etc/parley/key.pem"},
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("192.0.2.0/24")},
+		LowCredit:      money.IU,
 		Drain:          Drain{Delay: 5 * time.Second, Limit: 2 * time.Minute},
 		Engine:         Engine{Threads: 3, MaxSequences: 8, KVBytes: 2 << 30},
 		Plans:          []Plan{{ID: "free", RPM: 20, TPM: 60000, Concurrency: 4}, {ID: "pro", Limits: []ModelLimit{{Model: "svc-pulse", RPM: 5, TPM: 6000}}}},

@@ -49,6 +49,8 @@ func parse(name, dir string, text []byte, lookup func(string) (string, bool)) (*
 		Listen: "127.0.0.1:8080",
 		Drain:  Drain{Limit: 10 * time.Minute},
 		Engine: Engine{MaxSequences: 16, KVBytes: 512 << 20},
+
+		LowCredit: money.IU,
 	}
 	r.path("data", &c.Data)(&yaml.Node{Kind: yaml.ScalarNode, Value: "./data"})
 	if root := r.document(text); root != nil {
@@ -107,6 +109,11 @@ func (r *reader) file(root *yaml.Node, c *Config) {
 		{"models", func(n *yaml.Node) {
 			r.list(n, "models", func(item *yaml.Node) { r.model(item, c, &s) })
 		}},
+		{"webhooks", func(n *yaml.Node) {
+			r.list(n, "webhooks", func(item *yaml.Node) { r.webhook(item, c) })
+		}},
+		{"payment", func(n *yaml.Node) { r.payment(n, &c.Payment) }},
+		{"low_credit", r.amount("low_credit", &c.LowCredit)},
 		{"trusted_proxies", r.networks("trusted_proxies", &c.TrustedProxies)},
 		{key: "public_url"},
 	})

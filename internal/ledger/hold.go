@@ -25,6 +25,7 @@ type Call struct {
 	// Output is the most tokens that the answer may have. When the balance does not
 	// cover it, the hold covers fewer, but not fewer than LeastOutput.
 	Output, LeastOutput int
+	Idempotency         *Idempotency // nil for a call without a key
 }
 
 // Outcome is how a call ended. Tokens that were not computed are not counted.
@@ -65,7 +66,7 @@ func (l *Ledger) Reserve(c Call) (*Hold, error) {
 		RequestID: c.RequestID, CompletionID: c.CompletionID, AccountID: c.AccountID, KeyID: c.KeyID,
 		Model: c.Model, PriceID: c.PriceID, Price: c.Price, PlanVersion: c.PlanVersion, Stream: c.Stream,
 		CreatedAt: c.CreatedAt, Budget: c.Budget, PromptTokens: c.PromptTokens, OutputLimit: c.Output,
-		State: Running, UsageSource: UsageNone,
+		State: Running, UsageSource: UsageNone, Idempotency: c.Idempotency,
 	}}
 	if c.Budget.ID != "" {
 		h.spending = l.spending(c.Budget)

@@ -79,6 +79,19 @@ type Receipt struct {
 	Attempts    int
 	FirstToken  time.Duration // from admission; 0 when none came
 	Total       time.Duration // from admission to the end
+
+	// Idempotency is the key of a call that has one. It is written with the hold of a
+	// stream and with the charge; a call that is voided leaves its key free.
+	Idempotency *Idempotency
+}
+
+// Idempotency is a key that stands for one charged call of an account.
+type Idempotency struct {
+	Key, Body [32]byte
+	// Answer is kept with the charge; nil keeps none. It is set before the call ends.
+	Answer []byte
+	// FreeBefore is the time before which another call's use of the key has expired.
+	FreeBefore time.Time
 }
 
 // Tokens is what the receipt charges for.

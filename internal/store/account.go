@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/audit"
+	"github.com/parley-ai/parley/internal/webhook"
 )
 
 // Accounts returns every account.
@@ -67,7 +68,29 @@ func (d *DB) UpdateAccount(ctx context.Context, a account.Account) error {
 		if err := one(res, err, account.ErrNotFound); err != nil {
 			return err
 		}
+		if err := tellAccount(ctx, sqlTx{tx}, before, a); err != nil {
+			return err
+		}
 		return record(ctx, sqlTx{tx}, audit.Entry{Actor: audit.Actor(ctx), Action: audit.AccountUpdate, Target: a.ID}, stateOf(before), stateOf(a))
+	})
+}
+
+// tellAccount writes the events of an account that has changed.
+func tellAccount(ctx context.Context, q querier, before, after account.Account) error {
+	if before.Status != after.Status {
+		kind := webhook.AccountActivated
+		if after.Status == account.Suspended {
+			kind = webhook.AccountSuspended
+		}
+		if err := emit(ctx, q, kind, after.ID, nil); err != nil {
+			return err
+		}
+	}
+	if before.Subscription.Plan == after.Subscription.Plan && before.Subscription.Until.Equal(after.Subscription.Until) {
+		return nil
+	}
+	return emit(ctx, q, webhook.SubscriptionChanged, after.ID, map[string]any{
+		"plan": after.Subscription.Plan, "until": moment(after.Subscription.Until),
 	})
 }
 

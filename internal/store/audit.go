@@ -56,7 +56,7 @@ func scanEntry(rs *sql.Rows, e *audit.Entry) error {
 
 // checkAudit follows the chain from its first entry to its head and says what is wrong,
 // empty when nothing is.
-func checkAudit(ctx context.Context, tx *sql.Tx) (wrong string, err error) {
+func checkAudit(ctx context.Context, tx reader) (wrong string, err error) {
 	rs, err := tx.QueryContext(ctx, `SELECT `+auditColumns+` FROM audit_log ORDER BY seq`)
 	if err != nil {
 		return "", err

@@ -90,6 +90,9 @@ func (b *batch) open(ctx context.Context, r *ledger.Receipt) (ledger.Result, err
 	}
 	_, err = b.exec(ctx, b.journal.open, r.RequestID, r.CompletionID, account, terms,
 		int64(r.PromptTokens), int64(r.OutputLimit), int64(r.Hold), micros(r.CreatedAt), budget)
+	if err == nil && r.Idempotency != nil {
+		err = b.name(ctx, account, r)
+	}
 	return ledger.Result{Applied: true}, err
 }
 
@@ -126,6 +129,11 @@ func (b *batch) close(ctx context.Context, r *ledger.Receipt) (ledger.Result, er
 		int64(r.Hold), int64(r.Charge), int64(r.WrittenOff), r.FirstToken.Microseconds(), r.Total.Microseconds(), budget)
 	if err != nil || n == 0 {
 		return ledger.Result{}, err
+	}
+	if r.Idempotency != nil {
+		if err := b.name(ctx, account, r); err != nil {
+			return ledger.Result{}, err
+		}
 	}
 	b.spent[account] = spending{spent.amount + r.Charge, r.RequestID}
 	if n, ok := budget.(int64); ok {

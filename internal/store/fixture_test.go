@@ -2,6 +2,8 @@ package store_test
 
 import (
 	"context"
+	"database/sql"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -101,5 +103,20 @@ func receipt(accountID, priceID string, stream bool) ledger.Receipt {
 		PromptTokens: 10, CachedTokens: 4, CompletionTokens: 7, OutputLimit: 20, Hold: 500, Charge: 220,
 		Status: 200, State: ledger.Settled, Ending: ledger.EndStop, UsageSource: ledger.UsageCounted,
 		Target: "local/m", Attempts: 1, FirstToken: 1500 * time.Microsecond, Total: 9 * time.Millisecond,
+	}
+}
+
+// plainSQL runs statements on the database of dir, which nobody has open.
+func plainSQL(t testing.TB, dir string, statements ...string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(dir, store.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, s := range statements {
+		if _, err := db.ExecContext(context.Background(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
 	}
 }

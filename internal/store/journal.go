@@ -20,6 +20,7 @@ type journal struct {
 	open, closeHold, charge, post statement
 	findBudget, addBudget, spend  statement
 	addUsage, newUsage            statement
+	named, unnamed                statement
 
 	// Numbers of rows that never change.
 	accounts map[string]int64
@@ -67,7 +68,12 @@ func (j *journal) texts() map[*statement]string {
 		&j.post:       `UPDATE account SET posted = posted + ?, last = ? WHERE number = ?`,
 		&j.findBudget: `SELECT number FROM budget WHERE id = ? AND period = ?`,
 		&j.addBudget:  `INSERT INTO budget (id, period) VALUES (?, ?) RETURNING number`,
-		&j.spend:      `UPDATE budget SET spent = spent + ? WHERE number = ?`,
+		&j.named: `INSERT INTO idempotency (account, key, body, request_id, completion_id, running, answer, created_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (account, key) DO UPDATE SET body = excluded.body, request_id = excluded.request_id,
+				completion_id = excluded.completion_id, running = excluded.running, answer = excluded.answer, created_at = excluded.created_at
+			WHERE request_id = excluded.request_id OR NOT running AND created_at <= ?`,
+		&j.unnamed: `DELETE FROM idempotency WHERE account = ? AND key = ? AND request_id = ?`,
+		&j.spend:   `UPDATE budget SET spent = spent + ? WHERE number = ?`,
 	}
 }
 
@@ -93,7 +99,7 @@ func (j *journal) close() error {
 	return errors.Join(errs...)
 }
 
-// bind lists args as the driver wants them: int64, string, bool or nil.
+// bind lists args as the driver wants them: int64, string, []byte, bool or nil.
 func (j *journal) bind(args []any) []driver.NamedValue {
 	j.args = j.args[:0]
 	for i, a := range args {

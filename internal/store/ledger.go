@@ -28,12 +28,17 @@ func (d *DB) Budgets(ctx context.Context) ([]ledger.BudgetTotal, error) {
 // OpenHolds returns the streams that were running when the last process ended.
 func (d *DB) OpenHolds(ctx context.Context) ([]ledger.Receipt, error) {
 	rs, err := d.read.QueryContext(ctx, `SELECT h.id, h.completion_id, h.account_id, h.key_id, h.model, h.price_id, h.plan_version,
-			h.prompt_tokens, h.output_limit, h.amount, h.created_at, p.input, p.cached, p.output, coalesce(b.id, ''), coalesce(b.period, 0)
-		FROM hold h JOIN model_price p ON p.id = h.price_id JOIN hold_row r ON r.id = h.id LEFT JOIN budget b ON b.number = r.budget ORDER BY h.id`)
+			h.prompt_tokens, h.output_limit, h.amount, h.created_at, p.input, p.cached, p.output, coalesce(b.id, ''), coalesce(b.period, 0), i.key, i.body
+		FROM hold h JOIN model_price p ON p.id = h.price_id JOIN hold_row r ON r.id = h.id LEFT JOIN budget b ON b.number = r.budget
+			LEFT JOIN idempotency i ON i.request_id = h.id AND i.running ORDER BY h.id`)
 	return rows(rs, err, func(rs *sql.Rows, r *ledger.Receipt) error {
 		var created sql.NullInt64
+		var key, body []byte
 		err := rs.Scan(&r.RequestID, &r.CompletionID, &r.AccountID, &r.KeyID, &r.Model, &r.PriceID, &r.PlanVersion,
-			&r.PromptTokens, &r.OutputLimit, &r.Hold, &created, &r.Price.Input, &r.Price.CachedInput, &r.Price.Output, &r.Budget.ID, &r.Budget.Period)
+			&r.PromptTokens, &r.OutputLimit, &r.Hold, &created, &r.Price.Input, &r.Price.CachedInput, &r.Price.Output, &r.Budget.ID, &r.Budget.Period, &key, &body)
+		if len(key) == 32 && len(body) == 32 {
+			r.Idempotency = &ledger.Idempotency{Key: [32]byte(key), Body: [32]byte(body)}
+		}
 		r.Stream, r.CreatedAt, r.State = true, instant(created), ledger.Running
 		return err
 	})

@@ -9,73 +9,176 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
 )
 
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate applies the migrations that the database does not have, each in one
-// transaction, and returns the number of the last. Migrations only go forward. It
-// fails with [ErrNewerSchema] for a migration that this build does not know, and with
-// [ErrNotOurs] for one that was different when it was applied.
-func migrate(ctx context.Context, db *sql.DB) (int, error) {
-	names, err := fs.Glob(migrations, "migrations/*.sql")
+// migration is one step of the schema. Its version is the number that its file's name
+// begins with; numbers may have gaps.
+type migration struct {
+	version   int
+	text, sum string
+}
+
+// known lists the migrations of this build in their order.
+func known(files fs.FS) ([]migration, error) {
+	names, err := fs.Glob(files, "migrations/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	var all []migration
+	for _, name := range names { // Glob sorts
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, err
+		}
+		hash := sha256.Sum256(text)
+		m := migration{text: string(text), sum: hex.EncodeToString(hash[:8])}
+		if _, err := fmt.Sscanf(path.Base(name), "%04d_", &m.version); err != nil {
+			return nil, fmt.Errorf("%s has no number: %w", name, err)
+		}
+		if n := len(all); n > 0 && all[n-1].version == m.version {
+			return nil, fmt.Errorf("%s: another migration has its number", name)
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// newest is the schema of this build.
+func newest(all []migration) int { return all[len(all)-1].version }
+
+// keeper keeps what a database of that schema is before the migrations of all change it.
+type keeper func(ctx context.Context, schema int, all []migration) error
+
+// migrate applies the migrations of files that the database does not have, each in one
+// transaction, and returns the number of the last. Migrations only go forward. Before
+// the first of them a database that has a schema is handed to keep. It fails with
+// [ErrNewerSchema] for a migration that this build does not know, and with [ErrNotOurs]
+// for one that was different when it was applied.
+func migrate(ctx context.Context, db *sql.DB, files fs.FS, keep keeper) (int, error) {
+	all, err := known(files)
 	if err != nil {
 		return 0, err
 	}
-	var tables, ours int
-	if err := db.QueryRowContext(ctx, `SELECT count(*), count(CASE WHEN name = 'schema_migration' THEN 1 END) FROM sqlite_master WHERE type = 'table'`).Scan(&tables, &ours); err != nil {
+	have, err := applied(ctx, db)
+	if err != nil {
 		return 0, err
 	}
-	if tables > 0 && ours == 0 {
-		return 0, fmt.Errorf("%w: it has %d tables and no record of migrations", ErrNotOurs, tables)
-	}
-	const table = `CREATE TABLE IF NOT EXISTS schema_migration (version BIGINT PRIMARY KEY, checksum TEXT NOT NULL)`
-	if _, err := db.ExecContext(ctx, table); err != nil {
+	last, err := missing(all, have)
+	if err != nil {
 		return 0, err
 	}
-	var last sql.NullInt64
-	if err := db.QueryRowContext(ctx, `SELECT max(version) FROM schema_migration`).Scan(&last); err != nil {
-		return 0, err
-	}
-	if int(last.Int64) > len(names) {
-		return 0, fmt.Errorf("%w: its schema is %d, this build knows %d", ErrNewerSchema, last.Int64, len(names))
-	}
-	for i, name := range names { // Glob sorts
-		text, err := migrations.ReadFile(name)
-		if err != nil {
+	if len(have) == 0 {
+		const table = `CREATE TABLE IF NOT EXISTS schema_migration (version BIGINT PRIMARY KEY, checksum TEXT NOT NULL)`
+		if _, err := db.ExecContext(ctx, table); err != nil {
 			return 0, err
 		}
-		if err := apply(ctx, db, i+1, text); err != nil {
-			return 0, fmt.Errorf("migration %d: %w", i+1, err)
+	}
+	for _, m := range all {
+		if _, ok := have[m.version]; ok {
+			continue
+		}
+		if len(have) > 0 && keep != nil {
+			if err := keep(ctx, last, all); err != nil {
+				return 0, fmt.Errorf("the backup before migration %d: %w", m.version, err)
+			}
+			keep = nil // once a start
+		}
+		if err := apply(ctx, db, m); err != nil {
+			return 0, fmt.Errorf("migration %d: %w", m.version, err)
 		}
 	}
-	return len(names), nil
+	return newest(all), nil
 }
 
-func apply(ctx context.Context, db *sql.DB, version int, text []byte) error {
-	hash := sha256.Sum256(text)
-	sum := hex.EncodeToString(hash[:8])
+// reader is a connection, a pool or a transaction of database/sql.
+type reader interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// applied is the checksums of the migrations that the database has had, by version.
+func applied(ctx context.Context, db reader) (map[int]string, error) {
+	var tables, ours int
+	if err := db.QueryRowContext(ctx, `SELECT count(*), count(CASE WHEN name = 'schema_migration' THEN 1 END) FROM sqlite_master WHERE type = 'table'`).Scan(&tables, &ours); err != nil {
+		return nil, err
+	}
+	have := map[int]string{}
+	if tables == 0 {
+		return have, nil
+	}
+	if ours == 0 {
+		return nil, fmt.Errorf("%w: it has %d tables and no record of migrations", ErrNotOurs, tables)
+	}
+	rs, err := db.QueryContext(ctx, `SELECT version, checksum FROM schema_migration`)
+	list, err := rows(rs, err, func(rs *sql.Rows, m *migration) error { return rs.Scan(&m.version, &m.sum) })
+	for _, m := range list {
+		have[m.version] = m.sum
+	}
+	return have, err
+}
+
+// missing compares what a database has had with what this build knows and returns the
+// database's schema.
+func missing(all []migration, have map[int]string) (schema int, err error) {
+	for version := range have {
+		schema = max(schema, version)
+	}
+	if schema > newest(all) {
+		return schema, fmt.Errorf("%w: its schema is %d, this build knows %d", ErrNewerSchema, schema, newest(all))
+	}
+	for _, version := range slices.Sorted(maps.Keys(have)) {
+		i := slices.IndexFunc(all, func(m migration) bool { return m.version == version })
+		switch {
+		case i < 0:
+			return schema, fmt.Errorf("%w: it had migration %d, which this build does not know", ErrNotOurs, version)
+		case all[i].sum != have[version]:
+			return schema, fmt.Errorf("%w: migration %d was applied with checksum %s, this build has %s", ErrNotOurs, version, have[version], all[i].sum)
+		}
+	}
+	return schema, nil
+}
+
+func apply(ctx context.Context, db *sql.DB, m migration) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() // after Commit it does nothing
-	var have string
-	err = tx.QueryRowContext(ctx, `SELECT checksum FROM schema_migration WHERE version = $1`, version).Scan(&have)
-	switch {
-	case err == nil && have == sum:
-		return nil
-	case err == nil:
-		return fmt.Errorf("%w: it was applied with checksum %s, this build has %s", ErrNotOurs, have, sum)
-	case !errors.Is(err, sql.ErrNoRows):
+	have, err := announcers(ctx, tx)
+	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, string(text)); err != nil {
+	if err := silence(ctx, tx, have); err != nil { // Announce makes them anew
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, `INSERT INTO schema_migration (version, checksum) VALUES ($1, $2)`, version, sum); err != nil {
+	if _, err := tx.ExecContext(ctx, m.text); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `INSERT INTO schema_migration (version, checksum) VALUES ($1, $2)`, m.version, m.sum); err != nil {
 		return err
 	}
 	return tx.Commit()
+}
+
+// keepIn keeps a copy of the database of dir in its backups.
+func keepIn(dir string) keeper {
+	return func(ctx context.Context, schema int, all []migration) error {
+		backups, err := backupsIn(dir)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(backups, fmt.Sprintf("schema-%d-%s.db", schema, stamp()))
+		_, err = copyBooks(ctx, filepath.Join(dir, FileName), to, all)
+		if errors.Is(err, ErrUnbalanced) {
+			return nil // the copy is there, and as good as what it is of
+		}
+		return err
+	}
 }

@@ -15,14 +15,18 @@ import (
 	"github.com/parley-ai/parley/internal/store"
 )
 
-// migrations is how many there are.
+// migrations is the number of the last one.
 func migrations(t testing.TB) int {
 	t.Helper()
 	files, err := filepath.Glob("migrations/*.sql")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("migrations are %v, %v", files, err)
 	}
-	return len(files)
+	var last int
+	if _, err := fmt.Sscanf(filepath.Base(files[len(files)-1]), "%04d_", &last); err != nil {
+		t.Fatal(err)
+	}
+	return last
 }
 
 func TestOpen_CreatesAndReopens(t *testing.T) {

@@ -46,6 +46,7 @@ var (
 // DB is the database of one data directory. It is safe for concurrent use by one
 // process; the lock on the data directory keeps others out.
 type DB struct {
+	path        string
 	write, read *sql.DB
 	journal     *journal // on the connection of write
 	schema      int
@@ -53,14 +54,18 @@ type DB struct {
 }
 
 // Open opens dir/parley.db, creating it where there is none, and brings its schema up
-// to date. It fails with [ErrNewerSchema] or [ErrNotOurs].
+// to date; what it was before is kept in dir/backups. It fails with [ErrNewerSchema],
+// [ErrNotOurs] or [ErrRestoring].
 func Open(ctx context.Context, dir string) (*DB, error) {
 	path := filepath.Join(dir, FileName)
+	if _, err := os.Lstat(filepath.Join(dir, restoring)); err == nil {
+		return nil, fmt.Errorf("%s: %w", dir, ErrRestoring)
+	}
 	created, err := create(path)
 	if err != nil {
 		return nil, err
 	}
-	d := &DB{created: created}
+	d := &DB{path: path, created: created}
 	// busy_timeout comes first: switching to WAL must be able to wait. Immediate
 	// transactions take the write lock at once instead of failing half way.
 	const pragmas = "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_txlock=immediate"
@@ -115,7 +120,7 @@ func (d *DB) start(ctx context.Context) error {
 	if older(version, leastSQLite) {
 		return fmt.Errorf("SQLite %s can corrupt databases; this build needs %s or later", version, leastSQLite)
 	}
-	schema, err := migrate(ctx, d.write)
+	schema, err := migrate(ctx, d.write, migrations, keepIn(filepath.Dir(d.path)))
 	if err != nil {
 		return err
 	}

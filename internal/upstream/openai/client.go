@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/parley-ai/parley/internal/address"
 )
 
 const (
@@ -48,12 +50,16 @@ type transport struct {
 }
 
 func newTransport(u *url.URL, o Options) *transport {
+	reach := address.Any
+	if o.PublicOnly {
+		reach = address.Public
+	}
 	dialer := &net.Dialer{
 		Timeout: o.Timeouts.Connect,
 		// The address is checked after resolution: a name may point anywhere, and
 		// somewhere else a moment later.
-		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-			return checkAddress(address, o.PublicOnly)
+		ControlContext: func(_ context.Context, _, host string, _ syscall.RawConn) error {
+			return address.Check(host, reach)
 		},
 	}
 	t := &transport{DialContext: dialer.DialContext, handshake: o.Timeouts.Connect}

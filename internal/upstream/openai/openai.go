@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parley-ai/parley/internal/address"
 	"github.com/parley-ai/parley/internal/sse"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/wire"
@@ -203,7 +204,7 @@ func (p *Provider) unanswered(ctx context.Context, w *watch, err error, connecte
 	switch {
 	case w.expired() != nil:
 		f.Class, f.Err = upstream.Timeout, w.expired()
-	case errors.Is(err, ErrAddress):
+	case errors.Is(err, address.ErrRefused):
 		f.Class, f.Retryable = upstream.Unreachable, false
 	case !connected:
 		f.Class = upstream.Unreachable

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/parley-ai/parley/internal/admin"
+	"github.com/parley-ai/parley/internal/app"
+)
+
+type backupCmd struct {
+	directory
+	Path string `arg:"" help:"File that is not there yet, or directory to put one into."`
+}
+
+func (backupCmd) Help() string {
+	return `Writes the books as they are at one moment, while calls go on. The file appears
+when it is on the disk, was read back and its books are proved.
+
+  parley backup /var/backups/parley/ --data /var/lib/parley`
+}
+
+func (b *backupCmd) Run(e *env) error {
+	path, err := filepath.Abs(b.Path)
+	if err != nil {
+		return err
+	}
+	if fi, err := os.Stat(path); err == nil && fi.IsDir() {
+		path = filepath.Join(path, app.BackupName())
+	}
+	return e.with(b.directory, false, func(c *admin.Client) error {
+		var made admin.Backup
+		err := e.patiently("Copying the books", func() (err error) {
+			made, err = c.Backup(e.ctx, admin.NewBackup{Path: path})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return e.answer(made, func() {
+			e.print("%s", made.Path)
+			e.note("%s, %s entries, %s bytes: balanced.", plural(int(made.Accounts), "account"), count(made.Entries), count(made.Bytes))
+		})
+	})
+}
+
+type restoreCmd struct {
+	directory
+	File  string `arg:"" help:"The backup."`
+	Force bool   `help:"Move books that are there into backups in the data directory."`
+}
+
+func (restoreCmd) Help() string {
+	return `Proves the backup, then makes it the books of the data directory. Refused while a
+server runs on the directory, and where there are books, unless --force moves
+those aside.
+
+  parley restore parley-20260314T150926.535Z.db --data /var/lib/parley`
+}
+
+func (r *restoreCmd) Run(e *env) error {
+	c, err := r.configuration()
+	if err != nil {
+		return err
+	}
+	var done restored
+	err = e.patiently("Restoring", func() error {
+		x, err := app.Restore(e.ctx, r.File, c.Data, r.Force)
+		done = restored{Data: c.Data, Schema: x.Schema, Accounts: x.Report.Accounts, Entries: x.Report.Entries, Aside: x.Aside}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return e.answer(done, func() {
+		e.print("%s Schema %d, %s, %s entries.", e.paint(green, "Restored."), done.Schema, plural(int(done.Accounts), "account"), count(done.Entries))
+		if done.Aside != "" {
+			e.print("The books before are in %s.", done.Aside)
+		}
+	})
+}
+
+// restored is what restore prints as JSON.
+type restored struct {
+	Data     string `json:"data"`
+	Schema   int    `json:"schema"`
+	Accounts int64  `json:"accounts"`
+	Entries  int64  `json:"entries"`
+	Aside    string `json:"aside"` // empty: there were no books before
+}
+
+type doctorCmd struct{ directory }
+
+func (doctorCmd) Help() string {
+	return `Looks at the data directory, the books and the weights, whether a server runs or
+not, and changes nothing. Exit code 1 when something is wrong.`
+}
+
+func (d *doctorCmd) Run(e *env) error {
+	c, err := d.configuration()
+	if err != nil {
+		return err
+	}
+	var findings []app.Finding
+	if err := e.patiently("Looking", func() error { findings = app.Examine(e.ctx, c); return e.ctx.Err() }); err != nil {
+		return err
+	}
+	wrong := 0
+	for _, f := range findings {
+		if f.Standing == app.Wrong {
+			wrong++
+		}
+	}
+	err = e.answer(struct {
+		OK       bool          `json:"ok"`
+		Findings []app.Finding `json:"findings"`
+	}{wrong == 0, findings}, func() { e.findings(findings, wrong) })
+	if wrong > 0 {
+		return errors.Join(err, exitError(exitFailed))
+	}
+	return err
+}
+
+func (e *env) findings(list []app.Finding, wrong int) {
+	words := map[app.Standing]string{app.Fine: e.paint(green, "ok   "), app.Noted: e.paint(yellow, "note "), app.Wrong: e.paint(red, "wrong")}
+	for _, f := range list {
+		e.print("%s  %-9s  %s", words[f.Standing], f.Check, f.Text)
+		if f.Do != "" {
+			e.print("                  %s", f.Do)
+		}
+	}
+	if wrong == 0 {
+		e.print("%s", "Nothing is wrong.")
+	} else {
+		e.print("%s.", plural(wrong, "thing")+" to see to")
+	}
+}

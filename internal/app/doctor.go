@@ -1,0 +1,227 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/store"
+)
+
+// Standing is how one thing stands that [Examine] has looked at.
+type Standing string
+
+// The standings of a finding. Only Wrong needs somebody to act.
+const (
+	Fine  Standing = "fine"
+	Noted Standing = "noted"
+	Wrong Standing = "wrong"
+)
+
+// Finding is one thing that was looked at: what it is, how it is, and, where it is not
+// fine, what to do.
+type Finding struct {
+	Check    string   `json:"check"`
+	Standing Standing `json:"standing"`
+	Text     string   `json:"text"`
+	Do       string   `json:"do,omitzero"`
+}
+
+// examination collects findings.
+type examination struct {
+	dir      string
+	now      time.Time
+	free     func(dir string) (uint64, error)
+	findings []Finding
+}
+
+func (x *examination) add(check string, s Standing, text, do string) {
+	x.findings = append(x.findings, Finding{check, s, text, do})
+}
+
+// Examine looks at everything a server on c.Data needs, whether one runs or not, and
+// changes nothing.
+func Examine(ctx context.Context, c *config.Config) []Finding {
+	x := &examination{dir: c.Data, now: time.Now(), free: freeBytes}
+	if !x.permissions() {
+		return x.findings
+	}
+	running := x.lock()
+	x.disk()
+	x.books(ctx, running)
+	x.weights(c)
+	return x.findings
+}
+
+// permissions is false where there is no directory to go on with.
+func (x *examination) permissions() bool {
+	fi, err := os.Stat(x.dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		x.add("directory", Wrong, "There is no data directory "+x.dir+".", "Point --data at the right one, or start a server on it: parley serve")
+		return false
+	case err != nil:
+		x.add("directory", Wrong, "The data directory cannot be read: "+err.Error()+".", "Run this as the user that runs the server.")
+		return false
+	case !fi.IsDir():
+		x.add("directory", Wrong, x.dir+" is no directory.", "Point --data at the right one.")
+		return false
+	}
+	var open []string
+	if fi.Mode().Perm()&0o077 != 0 {
+		open = append(open, x.dir)
+	}
+	for _, name := range []string{store.FileName, store.FileName + "-wal", "progress", "parley.sock", firstFile} {
+		path := filepath.Join(x.dir, name)
+		if fi, err := os.Lstat(path); err == nil && fi.Mode().Perm()&0o077 != 0 {
+			open = append(open, path)
+		}
+	}
+	if len(open) > 0 {
+		x.add("directory", Wrong, "Open to other users: "+strings.Join(open, ", ")+".", "chmod go= "+strings.Join(open, " "))
+		return true
+	}
+	x.add("directory", Fine, x.dir+" is closed to other users.", "")
+	return true
+}
+
+// lock says whether a process uses the directory. It asks for a shared lock and lets it
+// go at once.
+func (x *examination) lock() (running bool) {
+	f, err := os.Open(filepath.Join(x.dir, lockName))
+	if errors.Is(err, fs.ErrNotExist) {
+		x.add("lock", Fine, "No process uses the directory.", "")
+		return false
+	}
+	if err != nil {
+		x.add("lock", Wrong, "The lock cannot be read: "+err.Error()+".", "Run this as the user that runs the server.")
+		return false
+	}
+	defer f.Close()
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	switch {
+	case err == nil:
+		x.add("lock", Fine, "No process uses the directory.", "")
+		return false
+	case !errors.Is(err, syscall.EWOULDBLOCK):
+		x.add("lock", Wrong, "The directory cannot be locked: "+err.Error()+".", "Put it on a local disk: a file system without locks cannot keep two servers apart.")
+		return false
+	}
+	who := (&InUseError{Dir: x.dir, PID: holder(f)}).Process()
+	x.add("lock", Fine, "In use by "+who+".", "")
+	return true
+}
+
+func (x *examination) disk() {
+	free, err := x.free(x.dir)
+	switch {
+	case err != nil:
+		x.add("disk", Wrong, "The free space cannot be measured: "+err.Error()+".", "See to the file system of "+x.dir+".")
+	case free < leastFree:
+		x.add("disk", Wrong, fmt.Sprintf("%d MiB are free, %d MiB are needed: no call is admitted.", free>>20, leastFree>>20), "Make room on the disk of "+x.dir+".")
+	case free < 4*leastFree:
+		x.add("disk", Noted, fmt.Sprintf("%d MiB are free; below %d MiB no call is admitted.", free>>20, leastFree>>20), "Make room soon.")
+	default:
+		x.add("disk", Fine, fmt.Sprintf("%d MiB are free.", free>>20), "")
+	}
+}
+
+func (x *examination) books(ctx context.Context, running bool) {
+	i, err := store.Inspect(ctx, x.dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		x.add("books", Noted, "There are no books yet.", "parley serve makes them. If there should be some, restore a backup: parley restore FILE")
+		return
+	case errors.Is(err, store.ErrNewerSchema):
+		x.add("schema", Wrong, sentence(err), "Run the newer version of Parley, or restore a backup made before it: parley restore FILE --force")
+		return
+	case errors.Is(err, store.ErrRestoring):
+		x.add("books", Wrong, sentence(err), "Run parley restore again.")
+		return
+	case errors.Is(err, store.ErrUnbalanced):
+		x.add("books", Wrong, sentence(err), "Keep a copy of the directory, stop serving and report it; see parley ledger verify.")
+		return
+	case err != nil:
+		x.add("books", Wrong, sentence(err), "Keep a copy of the directory, then restore the last backup: parley restore FILE --force")
+		return
+	}
+	x.add("schema", Fine, fmt.Sprintf("Schema %d; the pages of the database are sound.", i.Schema), "")
+	if i.Report.Invariants == nil {
+		x.add("books", Noted, "The schema is older than this build's: the books are proved when they have been brought up to date.", "Start the server; it keeps a backup first.")
+		return
+	}
+	x.add("books", Fine, fmt.Sprintf("Balanced: %s, %s entries, %s.", plural(int(i.Report.Accounts), "account"), thousands(i.Report.Entries), plural(len(i.Report.Invariants), "invariant")), "")
+	x.leftovers(i, running)
+	x.clock(i.Newest)
+}
+
+// leftovers are what a process that was killed did not resolve.
+func (x *examination) leftovers(i store.Inspection, running bool) {
+	switch {
+	case running:
+		x.add("holds", Fine, plural(i.Holds, "stream")+" running.", "")
+	case i.Holds > 0:
+		x.add("holds", Noted, plural(i.Holds, "stream")+" did not end before the last process did.", "The next start charges what they had delivered; nothing else is to be done.")
+	case i.Slots > 0:
+		x.add("holds", Noted, "The last process was killed; no stream was left open.", "The next start clears up; nothing else is to be done.")
+	default:
+		x.add("holds", Fine, "Nothing is left of the last process.", "")
+	}
+}
+
+// clock compares with the last call: a clock that was set back lets subscriptions and
+// keys live longer than they should.
+func (x *examination) clock(newest time.Time) {
+	const tolerance = time.Minute
+	if ahead := newest.Sub(x.now); ahead > tolerance {
+		x.add("clock", Wrong, fmt.Sprintf("The last call was made at %s, which has not come yet: the clock was set back by %s or more.", newest.Format(time.RFC3339), ahead.Round(time.Second)), "Set the clock; run a time service (chrony, systemd-timesyncd).")
+		return
+	}
+	x.add("clock", Fine, x.now.UTC().Format(time.RFC3339)+", after the last call.", "")
+}
+
+// weights looks for the files that local upstreams load.
+func (x *examination) weights(c *config.Config) {
+	for _, u := range c.Upstreams {
+		if u.Kind != config.KindLocal {
+			continue
+		}
+		path, size, err := findWeights(u, c.Data)
+		if e, ok := errors.AsType[*Error](err); ok {
+			x.add("weights", Wrong, strings.Join(e.Lines[:len(e.Lines)-1], "\n"), e.Lines[len(e.Lines)-1])
+			continue
+		}
+		if err == nil {
+			err = startsLikeGGUF(path)
+		}
+		if err != nil {
+			x.add("weights", Wrong, "The weights of upstream "+u.ID+" cannot be used: "+err.Error()+".", "Fetch them again.")
+			continue
+		}
+		x.add("weights", Fine, fmt.Sprintf("%s of upstream %s: %s.", path, u.ID, megabytes(size)), "")
+	}
+}
+
+func startsLikeGGUF(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var magic [4]byte
+	if _, err := io.ReadFull(f, magic[:]); err != nil || string(magic[:]) != "GGUF" {
+		return fmt.Errorf("%s is no GGUF file", path)
+	}
+	return nil
+}
+
+// sentence is an error's text as a sentence.
+func sentence(err error) string { return strings.TrimSuffix(err.Error(), ".") + "." }

@@ -1,0 +1,134 @@
+package app
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/ident"
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/store"
+)
+
+// standings is what a doctor that has free bytes of disk says at now.
+func standings(t *testing.T, dir string, free uint64, now time.Time) (map[string]Standing, []Finding) {
+	t.Helper()
+	x := &examination{dir: dir, now: now, free: func(string) (uint64, error) { return free, nil }}
+	if x.permissions() {
+		running := x.lock()
+		x.disk()
+		x.books(t.Context(), running)
+	}
+	got := map[string]Standing{}
+	for _, f := range x.findings {
+		got[f.Check] = f.Standing
+		if (f.Standing == Wrong) && f.Do == "" {
+			t.Errorf("%s is wrong and nothing is said to be done", f.Check)
+		}
+	}
+	return got, x.findings
+}
+
+func TestExamine(t *testing.T) {
+	t.Parallel()
+	const plenty = 100 << 30
+	now := time.Now()
+	dir := filepath.Join(t.TempDir(), "data")
+	c := config.Default()
+	c.Data = dir
+	off, err := OpenOffline(t.Context(), c, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := off.rooms
+	who, err := r.accounts.Create(t.Context(), "Acme", "pro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.ledger.Grant(t.Context(), ledger.Grant{AccountID: who.ID, Amount: money.IU, Note: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	m := r.catalog.List(now)[0]
+	hold, err := r.ledger.Reserve(ledger.Call{
+		RequestID: ident.RequestID(), CompletionID: ident.CompletionID(), AccountID: who.ID, KeyID: "key_x", Model: m.ID,
+		PriceID: m.PriceID, Price: m.Price, PlanVersion: "v", Stream: true, CreatedAt: now, PromptTokens: 1, Output: 10, LeastOutput: 10,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fine := map[string]Standing{"directory": Fine, "lock": Fine, "disk": Fine, "schema": Fine, "books": Fine, "holds": Fine, "clock": Fine}
+	expect := func(what string, free uint64, now time.Time, other map[string]Standing, words ...string) {
+		t.Helper()
+		want := maps.Clone(fine)
+		maps.Copy(want, other)
+		got, all := standings(t, dir, free, now)
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+		var text strings.Builder
+		for _, f := range all {
+			text.WriteString(f.Text + "\n" + f.Do + "\n")
+		}
+		for _, w := range words {
+			if !strings.Contains(text.String(), w) {
+				t.Errorf("%s: nothing says %q:\n%s", what, w, &text)
+			}
+		}
+	}
+	expect("in use", plenty, now, nil, "In use by process ")
+	if err := hold.Persist(); err != nil {
+		t.Fatal(err)
+	}
+	if err := hold.Durable(); err != nil {
+		t.Fatal(err)
+	}
+	expect("a stream", plenty, now, nil, "1 stream running")
+	hold.Delivered(3)
+	// The books as a kill leaves them.
+	if err := off.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expect("killed", plenty, now, map[string]Standing{"holds": Noted}, "1 stream did not end")
+
+	if off, err = OpenOffline(t.Context(), c, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := off.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expect("recovered", plenty, now, nil, "Nothing is left of the last process")
+	expect("little room", leastFree+1, now, map[string]Standing{"disk": Noted})
+	expect("no room", leastFree-1, now, map[string]Standing{"disk": Wrong})
+	expect("a clock set back", plenty, now.Add(-time.Hour), map[string]Standing{"clock": Wrong}, "set back by 1h0m0s")
+
+	part := filepath.Join(dir, store.FileName+".restoring")
+	if err := os.WriteFile(part, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := standings(t, dir, plenty, now); got["books"] != Wrong {
+		t.Errorf("a restore cut short: %v", got)
+	}
+	if _, err := OpenOffline(context.Background(), c, false); err == nil || !strings.Contains(err.Error(), "parley restore FILE --data "+dir) {
+		t.Errorf("OpenOffline in a restore cut short gives %v", err)
+	}
+	if err := os.Remove(part); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, store.FileName)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text[:len(text)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := standings(t, dir, plenty, now); got["books"] != Wrong {
+		t.Errorf("half a database: %v", got)
+	}
+}

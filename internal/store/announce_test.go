@@ -1,0 +1,253 @@
+package store_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/ident"
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/store"
+	"github.com/parley-ai/parley/internal/webhook"
+)
+
+// told is what waits for an endpoint, in order: kind and data.
+func told(t *testing.T, db *store.DB, endpoint string) (list []string) {
+	t.Helper()
+	ctx := context.Background()
+	all, err := db.Deliveries(ctx, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for _, d := range slices.Backward(all) {
+
+		if d.Endpoint != endpoint {
+			continue
+		}
+		var body struct {
+			ID      string
+			Type    string
+			Created int64
+			Data    map[string]any
+		}
+		if err := json.Unmarshal(d.Body, &body); err != nil {
+			t.Fatalf("%s: %v", d.Body, err)
+		}
+		if body.ID != d.EventID || len(body.ID) != 36 || ids[body.ID] || body.Type != d.Kind || body.Created < 1_700_000_000 || d.State != webhook.Waiting {
+			t.Errorf("delivery %+v with the body %s", d, d.Body)
+		}
+		ids[body.ID] = true
+		who := body.Data["account"].(map[string]any)
+		delete(body.Data, "account")
+		rest, err := json.Marshal(body.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, fmt.Sprintf("%s %s %s", body.Type, who["name"], rest))
+	}
+	return list
+}
+
+func TestAnnounce(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	dir := t.TempDir()
+	db := open(t, dir)
+	a := account.Account{ID: addAccount(t, db, `A"c'me`), Plan: "pro", Status: account.Active}
+	price := savePrice(t, db, model())
+	const all, some = "https://a.example/it's?x=1", "https://b.example/"
+	endpoints := []webhook.Endpoint{{URL: all}, {URL: some, Events: []string{webhook.AccountSuspended}}}
+	commit(t, db, grant(a.ID, 1_000_000_500, "")) // nobody is told yet
+	announce := func(e []webhook.Endpoint) {
+		t.Helper()
+		if err := db.Announce(ctx, e, money.IU); err != nil {
+			t.Fatal(err)
+		}
+	}
+	announce(endpoints)
+	announce(endpoints) // as every start does
+	exec(t, db, `DROP TRIGGER announce_credit_low`)
+	announce(endpoints) // as the first start of a build whose triggers are others
+	charge := func(amount money.Amount) ledger.Op {
+		r := receipt(a.ID, price, false)
+		r.Charge, r.WrittenOff = amount, 220-amount
+		return ledger.Op{Close: &r}
+	}
+	commit(t, db, charge(220), charge(220)) // 1.00000006 are left
+	commit(t, db, charge(60))               // exactly the threshold
+	commit(t, db, charge(1))
+	commit(t, db, charge(220)) // it was low before
+	if _, err := db.Commit(ctx, []ledger.Op{grant(a.ID, money.IU, "x"), {Close: &ledger.Receipt{AccountID: "none"}}}); err == nil {
+		t.Fatal("a commit for no account succeeds")
+	}
+	update := func(a account.Account) {
+		t.Helper()
+		if err := db.UpdateAccount(ctx, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(a) // nothing changes
+	a.Status = account.Suspended
+	update(a)
+	a.Status, a.Plan = account.Active, "free"
+	update(a)
+	a.Subscription = account.Subscription{Plan: "pro", Until: time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)}
+	update(a)
+	want := []string{
+		`credit.low A"c'me {"balance":"0.999999999","threshold":"1"}`,
+		`account.suspended A"c'me {}`,
+		`account.activated A"c'me {}`,
+		`subscription.changed A"c'me {"plan":"pro","until":"2026-04-01T00:00:00Z"}`,
+	}
+	if diff := cmp.Diff(want, told(t, db, all)); diff != "" {
+		t.Errorf("told to all (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want[1:2], told(t, db, some)); diff != "" {
+		t.Errorf("told to some (-want +got):\n%s", diff)
+	}
+	// Who is told of what is a change like others; a path may be a secret.
+	log, err := db.AuditLog(ctx, "webhooks", 10)
+	if err != nil || len(log) != 1 || log[0].Before != "" || strings.Contains(log[0].After, "it's") || !strings.Contains(log[0].After, `{"url":"https://b.example/#`) {
+		t.Errorf("the audit log of the endpoints: %+v, %v, want one entry without paths", log, err)
+	}
+	// Without endpoints nobody writes.
+	announce(nil)
+	a.Status = account.Suspended
+	update(a)
+	if n := query[int](t, db, `SELECT count(*) FROM event`); n != 4 {
+		t.Errorf("%d events, want 4", n)
+	}
+	if n, err := db.ForgetEvents(ctx, time.Now().Add(time.Hour), 3); n != 3 || err != nil {
+		t.Errorf("ForgetEvents = %d, %v, want 3", n, err)
+	}
+	if diff := cmp.Diff(want[3:], told(t, db, all)); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+// Credit that expires or is taken away can be low too.
+func TestAnnounce_CreditLowWithoutACharge(t *testing.T) {
+	t.Parallel()
+	db := open(t, t.TempDir())
+	const all = "https://a.example"
+	if err := db.Announce(context.Background(), []webhook.Endpoint{{URL: all}}, money.IU); err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range []func(id string) ledger.Op{
+		func(id string) ledger.Op {
+			return ledger.Op{Debit: &ledger.Debit{ID: ident.New(ident.Debit), AccountID: id, Amount: money.IU, Reason: "wrong", CreatedAt: at}}
+		},
+		func(id string) ledger.Op {
+			return ledger.Op{Expire: &ledger.Expire{AccountID: id, Now: at.Add(2 * time.Hour), Most: money.IU}}
+		},
+	} {
+		id := addAccount(t, db, ident.New("account "))
+		g := grant(id, money.IU, "")
+		g.Grant.ExpiresAt = at.Add(time.Hour)
+		before := len(told(t, db, all))
+		commit(t, db, g)
+		commit(t, db, how(id))
+		if got := told(t, db, all)[before:]; len(got) != 1 || !strings.HasPrefix(got[0], "credit.low ") {
+			t.Errorf("told %v, want that credit is low", got)
+		}
+	}
+}
+
+// A budget is told of when a tenth of it is left, and again when a hundredth is; of keys
+// that took each other's place the last one says how much it is.
+func TestAnnounce_Budgets(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := open(t, t.TempDir())
+	who, price := addAccount(t, db, "Acme"), savePrice(t, db, model())
+	commit(t, db, grant(who, money.IU, ""))
+	const all = "https://a.example"
+	if err := db.Announce(ctx, []webhook.Endpoint{{URL: all, Events: []string{webhook.BudgetLow, webhook.BudgetSpent}}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	k := key(who)
+	k.Budget = account.Budget{ID: "budget_a", Amount: 1000, Monthly: true}
+	if err := db.CreateKey(ctx, k); err != nil {
+		t.Fatal(err)
+	}
+	spend := func(amount money.Amount, period int64) {
+		t.Helper()
+		r := receipt(who, price, false)
+		r.Charge, r.WrittenOff, r.Budget = amount, 220-amount, ledger.Budget{ID: "budget_a", Period: period}
+		commit(t, db, ledger.Op{Close: &r})
+	}
+	for range 4 {
+		spend(220, 202610)
+	}
+	spend(20, 202610) // 900
+	spend(89, 202610) // 989
+	spend(1, 202610)
+	spend(10, 202610)
+	spend(220, 202611)
+	want := []string{
+		`budget.low Acme {"budget":"0.000001","key":{"id":"` + k.ID + `","name":"laptop"},"month":"2026-10","spent":"0.0000009"}`,
+		`budget.spent Acme {"budget":"0.000001","key":{"id":"` + k.ID + `","name":"laptop"},"month":"2026-10","spent":"0.00000099"}`,
+	}
+	if diff := cmp.Diff(want, told(t, db, all)); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	prove(t, db)
+}
+
+// An event is of its change: of one that is rolled back nobody hears.
+func TestEmit(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := open(t, t.TempDir())
+	who := addAccount(t, db, "Acme")
+	const all = "https://a.example"
+	emit := func() error {
+		return db.Emit(ctx, webhook.SubscriptionChanged, who, map[string]any{"plan": "pro"})
+	}
+	if err := emit(); err != nil || query[int](t, db, `SELECT count(*) FROM event`) != 0 {
+		t.Errorf("Emit without endpoints: %v, and it writes", err)
+	}
+	if err := db.Announce(ctx, []webhook.Endpoint{{URL: all}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := emit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Emit(ctx, webhook.SubscriptionChanged, "acct_none", nil); err == nil {
+		t.Error("an event of an account that does not exist is written")
+	}
+	exec(t, db, `CREATE TRIGGER no BEFORE INSERT ON audit_log BEGIN SELECT RAISE(ABORT, 'no'); END`)
+	if err := db.UpdateAccount(ctx, account.Account{ID: who, Plan: "pro", Status: account.Suspended}); err == nil {
+		t.Fatal("a change without its audit entry is made")
+	}
+	if diff := cmp.Diff([]string{`subscription.changed Acme {"plan":"pro"}`}, told(t, db, all)); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+// A migration changes tables that triggers name: it meets none, and the next Announce
+// makes them anew.
+func TestAnnounce_Migration(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := open(t, dir)
+	if err := db.Announce(context.Background(), []webhook.Endpoint{{URL: "https://a.example"}}, money.IU); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	more := map[string]string{"9000_later.sql": `ALTER TABLE account DROP COLUMN sub_plan`}
+	if _, err := store.Migrate(context.Background(), dir, steps(t, "8999", more)); err != nil {
+		t.Errorf("a migration of what triggers name: %v", err)
+	}
+}

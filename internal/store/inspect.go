@@ -1,0 +1,80 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Inspection is a data directory as it lies there.
+type Inspection struct {
+	Checked
+	// Holds are streams that run or, where no process has the directory, did when the
+	// last one ended.
+	Holds int
+	// Slots are the places taken in the file of progress; those of running streams too.
+	Slots int
+	// Newest is when the last call was made of those that have ended; zero without one.
+	Newest time.Time
+}
+
+// Inspect looks at the database of dir as an outsider, also while a process uses it,
+// and changes nothing. It fails with the errors of [Check] and with [ErrRestoring].
+func Inspect(ctx context.Context, dir string) (i Inspection, err error) {
+	if _, err := os.Lstat(filepath.Join(dir, restoring)); err == nil {
+		return i, fmt.Errorf("%s: %w", dir, ErrRestoring)
+	}
+	path := filepath.Join(dir, FileName)
+	if _, err := os.Stat(path); err != nil {
+		return i, err
+	}
+	db, err := open(path, "mode=ro&_pragma=busy_timeout(10000)", 1)
+	if err != nil {
+		return i, err
+	}
+	err = i.read(ctx, db)
+	if err = errors.Join(err, db.Close()); err != nil {
+		return i, explain(path, err)
+	}
+	i.Slots, err = takenSlots(dir)
+	return i, err
+}
+
+func (i *Inspection) read(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // nothing was written
+	all, err := known(migrations)
+	if err != nil {
+		return err
+	}
+	if i.Checked, err = check(ctx, tx, all); err != nil || i.Report.Invariants == nil {
+		return err
+	}
+	var newest sql.NullInt64
+	err = tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM hold_row), (SELECT created_at FROM charge_row ORDER BY id DESC LIMIT 1)`).Scan(&i.Holds, &newest)
+	i.Newest = instant(newest)
+	return err
+}
+
+// takenSlots counts the slots of dir/progress that have a request id.
+func takenSlots(dir string) (n int, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, "progress"))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	var free [16]byte
+	for at := 0; at+slotBytes <= len(text); at += slotBytes {
+		if !bytes.Equal(text[at:at+len(free)], free[:]) {
+			n++
+		}
+	}
+	return n, err
+}
