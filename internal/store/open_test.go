@@ -7,12 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/store"
+	"github.com/parley-ai/parley/internal/store/storetest"
 )
 
 // migrations is the number of the last one.
@@ -337,4 +341,74 @@ func read(t testing.TB, dir string) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// A sync fails, the process is killed for it and another one goes on: a loss of power then
+// takes nothing of what that one has committed.
+func TestOpen_AfterAFailedSync(t *testing.T) {
+	t.Parallel()
+	d, err := storetest.Mount(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Unmount()
+	ctx := context.Background()
+	add := func(db *store.DB, name string) error {
+		return db.CreateAccount(ctx, account.Account{ID: name, Name: name, Plan: "p", Status: account.Active, CreatedAt: time.Now()})
+	}
+	first, err := store.Open(ctx, d.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := add(first, "before"); err != nil {
+		t.Fatal(err)
+	}
+	d.Before(func(c storetest.Call) storetest.Fault {
+		if c.Op == storetest.Sync {
+			return storetest.Error
+		}
+		return storetest.None
+	})
+	if err := add(first, "failed"); err == nil {
+		t.Fatal("a commit succeeds though its sync fails")
+	}
+	next, err := d.Killed(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Unmount()
+	d.CutPower()
+	_ = first.Close() // the disk is gone
+	second, err := store.Open(ctx, next.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if err := add(second, "after"); err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(10) {
+		to := t.TempDir()
+		if err := next.Survive(to, rand.New(rand.NewPCG(seed, 0))); err != nil {
+			t.Fatal(err)
+		}
+		db, err := store.Open(ctx, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := db.Accounts(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := map[string]bool{}
+		for _, a := range found {
+			names[a.Name] = true
+		}
+		if !names["before"] || !names["after"] {
+			t.Errorf("seed %d: found %v", seed, names)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -120,12 +120,30 @@ func (d *DB) start(ctx context.Context) error {
 	if older(version, leastSQLite) {
 		return fmt.Errorf("SQLite %s can corrupt databases; this build needs %s or later", version, leastSQLite)
 	}
+	if err := d.fold(ctx); err != nil {
+		return err
+	}
 	schema, err := migrate(ctx, d.write, migrations, keepIn(filepath.Dir(d.path)))
 	if err != nil {
 		return err
 	}
 	d.schema = schema
 	return d.withJournal(ctx, func(*journal) error { return nil })
+}
+
+// fold moves what the last process left in the WAL into the database and begins the WAL
+// anew. If that process ended because a sync failed, what it wrote is seen by every reader
+// and is not on the disk, and no later sync of the WAL writes it: what was committed behind
+// it would be cut off from it by a loss of power.
+func (d *DB) fold(ctx context.Context) error {
+	var busy, frames, moved int
+	if err := d.write.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &frames, &moved); err != nil {
+		return err
+	}
+	if busy != 0 {
+		return errors.New("another program reads the database; end it, then start again")
+	}
+	return nil
 }
 
 // explain says in our words what SQLite found wrong with the file.

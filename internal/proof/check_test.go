@@ -1,0 +1,115 @@
+package proof_test
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"testing"
+
+	"github.com/parley-ai/parley/internal/store"
+)
+
+// laws are what must hold in the database at rest, by plain SQL: how often each is broken.
+var laws = map[string]string{
+	"nothing is held": `SELECT count(*) FROM hold_row`,
+	"posted is the sum of the charges": `SELECT count(*) FROM account a
+		WHERE a.posted <> (SELECT coalesce(sum(amount), 0) FROM charge_row c WHERE c.account = a.number)`,
+	"granted is the sum of the grants": `SELECT count(*) FROM account a
+		WHERE a.granted <> (SELECT coalesce(sum(amount - expired), 0) FROM credit_grant g WHERE g.account_id = a.id)`,
+	"nobody spent more than was granted": `SELECT count(*) FROM account WHERE posted > granted OR posted < 0`,
+	"a charge is its tokens at the price": `SELECT count(*) FROM charge
+		WHERE amount <> CASE state WHEN 'voided' THEN 0 ELSE prompt_tokens * 10 + completion_tokens * 20 END`,
+	"no completion is charged twice": `SELECT count(*) - count(DISTINCT completion_id) FROM charge_row`,
+}
+
+// receipt is what the books say of a call.
+type receipt struct {
+	state           string
+	in, out, amount int64
+}
+
+// check compares the books in dir with what the callers saw. Where the power failed, tokens
+// of streams that were cut may be missing: they are counted.
+func (f *figures) check(t *testing.T, dir string, ws *witnesses, power bool) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, store.FileName)+"?mode=ro")
+	must(t, err)
+	defer db.Close()
+	var sound string
+	if err := db.QueryRow(`PRAGMA integrity_check`).Scan(&sound); err != nil || sound != "ok" {
+		f.found("%s: integrity_check: %s, %v", dir, sound, err)
+		return
+	}
+	for law, query := range laws {
+		var n int
+		if err := db.QueryRow(query).Scan(&n); err != nil || n != 0 {
+			f.found("round %d: %s: broken %d times, %v", f.rounds, law, n, err)
+		}
+	}
+	charges := receipts(t, db)
+	f.finished, f.streams = 0, 0
+	for _, w := range ws.list {
+		r, charged := charges[w.id]
+		delete(charges, w.id)
+		f.compare(w, r, charged, power)
+	}
+	for id := range charges {
+		f.found("round %d: %s is charged and nobody made it", f.rounds, id)
+	}
+}
+
+// compare holds one call against its charge.
+func (f *figures) compare(w *witness, r receipt, charged, power bool) {
+	pieces := w.pieces.Load()
+	switch {
+	case w.finished.Load():
+		f.finished++
+		if !charged || r.state != "settled" || r.in != int64(w.usage.PromptTokens) || r.out != int64(w.usage.CompletionTokens) {
+			f.found("round %d: %s was received whole with %d+%d tokens; the books have %v %+v", f.rounds, w.id, w.usage.PromptTokens, w.usage.CompletionTokens, charged, r)
+		}
+	case pieces > 0:
+		f.streams++
+		switch missing := pieces - r.out; {
+		case !charged:
+			f.found("round %d: %s had %d pieces and has no charge", f.rounds, w.id, pieces)
+		case missing > 0 && !power:
+			f.found("round %d: %s had %d pieces and was charged for %d (%s)", f.rounds, w.id, pieces, r.out, r.state)
+		case missing > 0 && r.state == "settled":
+			f.found("round %d: %s ended with %d pieces and was charged for %d", f.rounds, w.id, pieces, r.out)
+		case missing > 0:
+			f.lostTokens += int(missing)
+		case -missing > 1:
+			f.found("round %d: %s had %d pieces and was charged for %d (%s)", f.rounds, w.id, pieces, r.out, r.state)
+		default:
+			f.ahead = max(f.ahead, int(-missing))
+		}
+	}
+}
+
+func receipts(t *testing.T, db *sql.DB) map[string]receipt {
+	t.Helper()
+	rows, err := db.QueryContext(context.Background(), `SELECT id, state, prompt_tokens, completion_tokens, amount FROM charge`)
+	must(t, err)
+	defer rows.Close()
+	all := map[string]receipt{}
+	for rows.Next() {
+		var id string
+		var r receipt
+		must(t, rows.Scan(&id, &r.state, &r.in, &r.out, &r.amount))
+		all[id] = r
+	}
+	must(t, rows.Err())
+	return all
+}
+
+// verify is the server's own proof.
+func (f *figures) verify(t *testing.T, l *line) {
+	t.Helper()
+	rep, err := l.db.Verify(t.Context())
+	must(t, err)
+	for _, i := range rep.Invariants {
+		if !i.OK {
+			f.found("round %d: ledger verify: %s: %s", f.rounds, i.Name, i.Detail)
+		}
+	}
+}
