@@ -56,6 +56,9 @@ type cli struct {
 	Ledger struct {
 		Verify ledgerVerify `cmd:"" help:"Prove that the books are balanced."`
 	} `cmd:"" help:"The books."`
+	Operator struct {
+		Link operatorLink `cmd:"" help:"Make a link that lets an operator into the console, once."`
+	} `cmd:"" help:"Operators of the console."`
 	Models models `cmd:"" help:"List the models on offer."`
 	Plan   struct {
 		Ls   planLs   `cmd:"" help:"List the plans."`

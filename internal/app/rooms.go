@@ -13,6 +13,7 @@ import (
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/config"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/member"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/store"
 	"github.com/parley-ai/parley/internal/telemetry"
@@ -27,6 +28,7 @@ type rooms struct {
 	recovery ledger.Recovery
 	accounts *account.Directory
 	keys     *apikey.Keyring
+	gate     *member.Gate
 	catalog  *catalog.Catalog
 	metrics  *telemetry.Metrics // nil measures nothing
 }
@@ -65,6 +67,7 @@ func openRooms(ctx context.Context, c *config.Config, dir string, m *telemetry.M
 		return r, err
 	}
 	r.keys = apikey.NewKeyring(r.db, r.accounts)
+	r.gate = member.NewGate(r.db)
 	return r, r.keys.Load(ctx)
 }
 
@@ -91,7 +94,7 @@ func (r *rooms) close() error {
 func (r *rooms) api(status func() admin.Status, engines func() []admin.Engine) http.Handler {
 	return admin.New(admin.Config{
 		Accounts: countedAccounts{r.accounts, r.metrics}, Keys: countedKeys{r.keys, r.metrics},
-		Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Status: status, Engines: engines,
+		Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Gate: r.gate, Status: status, Engines: engines,
 	})
 }
 
@@ -159,7 +162,7 @@ func OpenOffline(ctx context.Context, c *config.Config, create bool) (*Offline, 
 	if err != nil {
 		return nil, err
 	}
-	status := admin.Status{Version: Version(""), PID: os.Getpid(), Schema: r.db.SchemaVersion()}
+	status := admin.Status{Version: Version(""), PID: os.Getpid(), Schema: r.db.SchemaVersion(), Console: publicURL(c, c.Listen, false).String()}
 	return &Offline{rooms: r, api: r.api(func() admin.Status { return status }, nil)}, nil
 }
 

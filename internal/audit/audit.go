@@ -32,6 +32,15 @@ const (
 	KeyRevoke     Action = "key.revoke"
 	PlanVersion   Action = "plan.version"  // the configuration has another plan
 	PriceVersion  Action = "price.version" // the configuration has another price
+	LinkCreate    Action = "link.create"   // an invitation, or an operator's way in
+	LinkRevoke    Action = "link.revoke"
+	MemberCreate  Action = "member.create"
+	MemberUpdate  Action = "member.update" // what it signs in with, or what it may do
+	MemberJoin    Action = "member.join"   // an account
+	MemberRole    Action = "member.role"   // in an account
+	MemberRemove  Action = "member.remove" // from an account
+	MemberSignIn  Action = "member.sign_in"
+	SessionEnd    Action = "session.end"
 )
 
 // Entry is one change. Before and After are JSON, or empty where there was or is nothing.

@@ -108,7 +108,7 @@ func (r *reader) file(root *yaml.Node, c *Config) {
 			r.list(n, "models", func(item *yaml.Node) { r.model(item, c, &s) })
 		}},
 		{"trusted_proxies", r.networks("trusted_proxies", &c.TrustedProxies)},
-		{key: "public_url"},
+		{"public_url", func(n *yaml.Node) { r.publicURL(n, &c.PublicURL) }},
 	})
 	if seen == nil {
 		return
