@@ -80,6 +80,10 @@ bench-engine: weights ## Measure the embedded engine beside llama.cpp, which it 
 load: build ## Call a server from many clients and check every answer and bill (ARGS="-clients 128")
 	go run -C tools ./loadgen -bin $(CURDIR)/bin/parley $(ARGS)
 
+.PHONY: assets
+assets: ## Make the console's scripts of their sources; what it makes is committed
+	go run -C tools ./bundle $(CURDIR)/internal/console/islands $(CURDIR)/internal/console/assets
+
 .PHONY: weights
 weights: ## Fetch the model's weights where they are not there and right (SHA-256)
 	@tools/weights.sh

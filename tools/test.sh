@@ -21,6 +21,6 @@ noskip=()
 export PARLEY_BIN=$PWD/bin/parley
 # Several end-to-end tests only wait for a limit: four at a time, on however few processors.
 exec .cache/bin/testcount "${noskip[@]}" -- \
-  "-C tools -count=1 ./loadgen ./testcount" \
+  "-C tools -count=1 ./bundle ./loadgen ./testcount" \
   "$race -shuffle=on -count=1 -timeout 15m $unit" \
   "-count=1 -parallel 4 -timeout 15m ./e2e/..."

@@ -63,11 +63,14 @@ type cli struct {
 		Ls    webhookLs    `cmd:"" help:"List what was told to webhooks, newest first."`
 		Retry webhookRetry `cmd:"" help:"Tell it again."`
 	} `cmd:"" help:"What other systems are told."`
-	Backup  backupCmd  `cmd:"" help:"Copy the books into one file, while the server runs."`
-	Restore restoreCmd `cmd:"" help:"Make a backup the books of a data directory."`
-	Doctor  doctorCmd  `cmd:"" help:"Look for everything that could be wrong with a data directory."`
-	Models  models     `cmd:"" help:"List the models on offer."`
-	Plan    struct {
+	Backup   backupCmd  `cmd:"" help:"Copy the books into one file, while the server runs."`
+	Restore  restoreCmd `cmd:"" help:"Make a backup the books of a data directory."`
+	Doctor   doctorCmd  `cmd:"" help:"Look for everything that could be wrong with a data directory."`
+	Operator struct {
+		Link operatorLink `cmd:"" help:"Make a link that lets an operator into the console, once."`
+	} `cmd:"" help:"Operators of the console."`
+	Models models `cmd:"" help:"List the models on offer."`
+	Plan   struct {
 		Ls   planLs   `cmd:"" help:"List the plans."`
 		Show planShow `cmd:"" help:"Show a plan."`
 	} `cmd:"" help:"Plans: what an account may use."`

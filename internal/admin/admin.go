@@ -19,6 +19,7 @@ import (
 	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/member"
 	"github.com/parley-ai/parley/internal/money"
 )
 
@@ -71,6 +72,11 @@ type offer interface {
 	List(now time.Time) []*catalog.Model
 }
 
+// gate is what admin asks of member.Gate.
+type gate interface {
+	MakeOperatorLink(ctx context.Context, accountID, by string) (member.Token, member.Link, error)
+}
+
 // Config is the rooms behind the door. Every field but Status, Engines and Payments is required.
 type Config struct {
 	Accounts accounts
@@ -78,6 +84,7 @@ type Config struct {
 	Ledger   books
 	Store    archive
 	Catalog  offer
+	Gate     gate
 	// Status describes the process. Its Serving tells whether customers are served.
 	Status func() Status
 	// Payments makes pages to pay on; nil where the configuration has none.
@@ -136,6 +143,7 @@ func New(c Config) http.Handler {
 		{"POST /admin/v1/webhooks/deliveries/{delivery}/retry", s.retryDelivery},
 		{"GET /admin/v1/models", s.models},
 		{"GET /admin/v1/plans", s.plans},
+		{"POST /admin/v1/operator-links", s.makeOperatorLink},
 		{"GET /admin/v1/plans/{plan}", s.showPlan},
 	} {
 		mux.Handle(r.pattern, answer(r.handle))

@@ -241,6 +241,11 @@ func (c *Client) Backup(ctx context.Context, in NewBackup) (Backup, error) {
 	return call[Backup](ctx, c, "POST", "/backups", in)
 }
 
+// MakeOperatorLink makes a link to the console, for whoever has it first.
+func (c *Client) MakeOperatorLink(ctx context.Context) (OperatorLink, error) {
+	return call[OperatorLink](ctx, c, "POST", "/operator-links", nil)
+}
+
 // Models lists the models on offer.
 func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	return call[[]Model](ctx, c, "GET", "/models", nil)

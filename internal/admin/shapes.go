@@ -410,6 +410,14 @@ type Status struct {
 	URL       string    `json:"url"` // of the public interface; empty when not serving
 	StartedAt time.Time `json:"started_at"`
 	Schema    int       `json:"schema"`
+	Console   string    `json:"console"` // where people sign in
+}
+
+// OperatorLink lets somebody become an operator of the console, once.
+type OperatorLink struct {
+	URL       string    `json:"url"`
+	Account   string    `json:"account"` // that it makes an owner of; empty is none
+	ExpiresAt time.Time `json:"expires_at"`
 }
 
 // NewBackup asks for a copy of the books in the file Path, which is absolute.

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// clientAddress is who sent r: the other end of the connection or, where that is a proxy
+// ClientAddress is who sent r: the other end of the connection or, where that is a proxy
 // of ours, who the proxy says it was. Each proxy adds at the end of X-Forwarded-For whom
 // it has heard; so the last address that is no proxy of ours is the last that somebody
 // we trust has seen, and everything before it can be invented. It is not valid when that
 // place of the header holds no address.
-func clientAddress(r *http.Request, proxies []netip.Prefix) netip.Addr {
+func ClientAddress(r *http.Request, proxies []netip.Prefix) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return netip.Addr{}
@@ -30,6 +30,12 @@ func clientAddress(r *http.Request, proxies []netip.Prefix) netip.Addr {
 		}
 	}
 	return addr
+}
+
+// Secure reports whether r came to a proxy of ours over TLS, as that proxy says.
+func Secure(r *http.Request, proxies []netip.Prefix) bool {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && within(proxies, plainAddress(peer.Addr())) && r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
 // hopAddress reads one hop; some proxies add the port.

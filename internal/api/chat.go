@@ -58,7 +58,7 @@ func (s *server) authorize(x *exchange, scope account.Scopes) error {
 		return err
 	}
 	x.caller = caller
-	if caller.Networks != nil && !within(caller.Networks, clientAddress(x.r, s.Proxies)) {
+	if caller.Networks != nil && !within(caller.Networks, ClientAddress(x.r, s.Proxies)) {
 		return wire.AddressNotAllowed()
 	}
 	if !caller.Scopes.Has(scope) {

@@ -2,9 +2,6 @@ package api
 
 import "net/http"
 
-// ClientAddress is what a key's networks are compared with.
-var ClientAddress = clientAddress
-
 // Limits that tests go up to.
 const (
 	MaxBodyBytes  = maxBodyBytes

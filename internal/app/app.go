@@ -25,6 +25,7 @@ import (
 	"github.com/parley-ai/parley/internal/api"
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/console"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/routing"
 	"github.com/parley-ai/parley/internal/telemetry"
@@ -78,6 +79,7 @@ type App struct {
 	calls     calls
 	base      context.Context         //nolint:containedctx // of all calls, which outlive the one Open was called with
 	cutCalls  context.CancelCauseFunc // ends base
+	pages     *console.Server
 	reject    func(w http.ResponseWriter, status int, reason string)
 	limiter   *ratelimit.Limiter
 	state     atomic.Int32
@@ -136,6 +138,9 @@ func Open(ctx context.Context, o Options) (_ *App, err error) {
 		return a, err
 	}
 	a.calls.Handler, a.reject = api.New(*door), api.Reject(*door)
+	if a.pages, err = a.openConsole(door.Log); err != nil {
+		return a, err
+	}
 	if a.operator, err = admin.Listen(a.config.Data); err != nil {
 		return a, fmt.Errorf("the operator's socket cannot be opened: %w", err)
 	}
@@ -262,7 +267,7 @@ func (a *App) status() admin.Status {
 	state := a.state.Load()
 	return admin.Status{
 		Version: Version(a.options.Version), PID: os.Getpid(), Serving: state == ready || state == leaving, Draining: state >= leaving,
-		URL: a.URL(), StartedAt: a.started.UTC(), Schema: a.rooms.db.SchemaVersion(),
+		URL: a.URL(), Console: a.publicURL().String(), StartedAt: a.started.UTC(), Schema: a.rooms.db.SchemaVersion(),
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/member"
 	"github.com/parley-ai/parley/internal/money"
 )
 
@@ -34,6 +36,7 @@ type firstStart struct {
 	Key     string `json:"key"`
 	URL     string `json:"url"`
 	Model   string `json:"model"`
+	Console string `json:"console"` // a link that claims it, once
 	path    string
 }
 
@@ -65,6 +68,11 @@ func (a *App) beginFirst(ctx context.Context) (*firstStart, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the first key cannot be made: %w", err)
 	}
+	token, _, err := a.rooms.gate.MakeOperatorLink(ctx, who.ID, audit.System)
+	if err != nil {
+		return nil, fmt.Errorf("the link to the console cannot be made: %w", err)
+	}
+	f.Console = member.ClaimURL(a.publicURL().String(), token)
 	f.KeyID, f.Key, f.URL, f.Model = key.ID, string(secret), a.URL(), a.firstModel(f.Plan)
 	return f, nil
 }
@@ -113,6 +121,7 @@ func (f *firstStart) tell(a *App) error {
 	fmt.Fprintf(&b, "\nFirst start. These are shown once:\n")
 	fmt.Fprintf(&b, "  account  %s, plan %s, %s IU\n", f.Account, f.Plan, firstCredit.Display())
 	fmt.Fprintf(&b, "  key      %s\n", f.Key)
+	fmt.Fprintf(&b, "  console  %s   one use, 1 hour\n", f.Console)
 	if f.Model != "" {
 		fmt.Fprintf(&b, "\nTry it:\n  curl %s/v1/chat/completions \\\n", f.URL)
 		fmt.Fprintf(&b, "    -H \"Authorization: Bearer %s\" \\\n", f.Key)

@@ -14,6 +14,7 @@ import (
 	"github.com/parley-ai/parley/internal/config"
 	"github.com/parley-ai/parley/internal/idempotency"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/member"
 	"github.com/parley-ai/parley/internal/payment"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/store"
@@ -29,6 +30,7 @@ type rooms struct {
 	recovery ledger.Recovery
 	accounts *account.Directory
 	keys     *apikey.Keyring
+	gate     *member.Gate
 	catalog  *catalog.Catalog
 	repeats  *idempotency.Room
 	payments *payment.Room      // nil without
@@ -83,6 +85,7 @@ func openRooms(ctx context.Context, c *config.Config, dir string, m *telemetry.M
 		return r, err
 	}
 	r.keys = apikey.NewKeyring(r.db, r.accounts)
+	r.gate = member.NewGate(r.db)
 	return r, r.keys.Load(ctx)
 }
 
@@ -109,7 +112,7 @@ func (r *rooms) close() error {
 func (r *rooms) api(status func() admin.Status, engines func() []admin.Engine) http.Handler {
 	config := admin.Config{
 		Accounts: countedAccounts{r.accounts, r.metrics}, Keys: countedKeys{r.keys, r.metrics},
-		Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Status: status, Engines: engines,
+		Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Gate: r.gate, Status: status, Engines: engines,
 	}
 	if r.payments != nil {
 		config.Payments = r.payments
@@ -185,7 +188,7 @@ func OpenOffline(ctx context.Context, c *config.Config, create bool) (*Offline, 
 	if err != nil {
 		return nil, err
 	}
-	status := admin.Status{Version: Version(""), PID: os.Getpid(), Schema: r.db.SchemaVersion()}
+	status := admin.Status{Version: Version(""), PID: os.Getpid(), Schema: r.db.SchemaVersion(), Console: publicURL(c, c.Listen, false).String()}
 	return &Offline{rooms: r, api: r.api(func() admin.Status { return status }, nil)}, nil
 }
 

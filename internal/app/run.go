@@ -109,12 +109,12 @@ type server interface {
 // public makes the server of the public door. HTTP/2, which TLS brings, is net/http's.
 func (a *App) public(ctx context.Context) (s server, serve func() error) {
 	if a.tls != nil {
-		s := a.server(ctx, &a.calls)
+		s := a.server(ctx, a.front())
 		s.TLSConfig = a.tls
 		return s, func() error { return s.ServeTLS(a.listener, "", "") }
 	}
 	own := &httpserver.Server{
-		Handler:           &a.calls,
+		Handler:           a.front(),
 		Reject:            a.reject,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,

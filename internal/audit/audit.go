@@ -36,6 +36,15 @@ const (
 	WebhookRetry  Action = "webhook.retry"
 	BooksBackup   Action = "books.backup"
 	BooksRestore  Action = "books.restore" // the first entry after a backup's own
+	LinkCreate    Action = "link.create"   // an invitation, or an operator's way in
+	LinkRevoke    Action = "link.revoke"
+	MemberCreate  Action = "member.create"
+	MemberUpdate  Action = "member.update" // what it signs in with, or what it may do
+	MemberJoin    Action = "member.join"   // an account
+	MemberRole    Action = "member.role"   // in an account
+	MemberRemove  Action = "member.remove" // from an account
+	MemberSignIn  Action = "member.sign_in"
+	SessionEnd    Action = "session.end"
 )
 
 // Entry is one change. Before and After are JSON, or empty where there was or is nothing.

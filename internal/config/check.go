@@ -3,6 +3,7 @@ package config
 import (
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,6 +114,22 @@ func (r *reader) address(what string, into *string) func(*yaml.Node) {
 		}
 		*into = s
 	}
+}
+
+// publicURL reads the address that people use: a scheme and a host, because cookies and
+// passkeys know no path.
+func (r *reader) publicURL(n *yaml.Node, into **url.URL) {
+	s, ok := r.text(n, "public_url")
+	if !ok {
+		return
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		r.problem(n, "public_url must be a scheme and a host such as https://ai.example.org, not %q.", s)
+		return
+	}
+	u.Path, u.Host = "", strings.ToLower(u.Host)
+	*into = u
 }
 
 // networks reads a list of networks in CIDR form and of single addresses. IPv4 that is

@@ -9,6 +9,7 @@ import (
 	_ "embed"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +36,9 @@ type Config struct {
 	Data string
 	// TLS serves HTTPS when both files are named.
 	TLS TLS
+	// PublicURL is where people reach the console: scheme and host, without a path. Links and
+	// passkeys are of it. Default nil, for http://localhost and the port of Listen.
+	PublicURL *url.URL
 	// TrustedProxies are the networks whose X-Forwarded-For is believed. Default none.
 	TrustedProxies []netip.Prefix
 	// Drain says how the server stops.

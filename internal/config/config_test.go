@@ -168,8 +168,11 @@ func TestParse_Problems(t *testing.T) {
 			`20: model svc-pulse: no upstream is called "local". Defined: none.`,
 		}},
 		{"key of another kind", "weights: w/small.gguf", "base_url: http://h/v1", []string{`10: upstream local: unknown key "base_url". Upstreams of kind local use id, kind, weights.`}},
-		{"keys of later", "data: books\n", "data: books\npublic_url: https://h\n", []string{
-			"3: public_url is not supported by this version. Remove it.",
+		{"public URL with a path", "data: books\n", "data: books\npublic_url: https://h/console\n", []string{
+			`3: public_url must be a scheme and a host such as https://ai.example.org, not "https://h/console".`,
+		}},
+		{"public URL without a scheme", "data: books\n", "data: books\npublic_url: ai.example.org\n", []string{
+			`3: public_url must be a scheme and a host such as https://ai.example.org, not "ai.example.org".`,
 		}},
 		{"no networks", `[10.0.0.0/8, "::1", "::ffff:192.0.2.0/120"]`, "[10.0.0.1/8, lo, 192.0.2.1, '']", []string{
 			`21: trusted_proxies must name networks such as 10.0.0.0/8 or addresses such as 192.0.2.1, not "10.0.0.1/8".`,

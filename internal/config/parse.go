@@ -115,7 +115,7 @@ func (r *reader) file(root *yaml.Node, c *Config) {
 		{"payment", func(n *yaml.Node) { r.payment(n, &c.Payment) }},
 		{"low_credit", r.amount("low_credit", &c.LowCredit)},
 		{"trusted_proxies", r.networks("trusted_proxies", &c.TrustedProxies)},
-		{key: "public_url"},
+		{"public_url", func(n *yaml.Node) { r.publicURL(n, &c.PublicURL) }},
 	})
 	if seen == nil {
 		return

@@ -18,6 +18,9 @@ const (
 	Grant      = "grant_"
 	Budget     = "budget_"
 	Debit      = "debit_"
+	Member     = "mem_"
+	Session    = "sess_"
+	Link       = "link_"
 	Request    = "req_"
 	Completion = "chatcmpl-"
 )

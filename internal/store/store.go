@@ -20,12 +20,14 @@ import (
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/member"
 )
 
 var (
 	_ account.Store = (*DB)(nil)
 	_ apikey.Store  = (*DB)(nil)
 	_ ledger.Store  = (*DB)(nil)
+	_ member.Store  = (*DB)(nil)
 )
 
 // FileName is the database in the data directory.

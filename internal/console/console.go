@@ -1,0 +1,151 @@
+// Package console is the web pages of Parley: for the people of an account at /, for
+// operators under /operator.
+//
+// # Adding a page
+//
+// A page is a handler in a file of its own and a template of the same name:
+//
+//  1. internal/console/keys.go has `func (s *Server) keys(v *visit) error`. It reads what
+//     it needs through small interfaces of [Config], and ends with
+//     `return v.page("keys", "API keys", keysPage{...})`.
+//  2. templates/keys.html has `{{define "content"}}…{{end}}`. Its dot is a [frame]: what the
+//     handler handed over is .Page, the account is .Account, the clock is .Now. parts.html has
+//     the components (page-head, field, errors, note, secret, sum, meter, chart, pager), and
+//     format.go the functions (spent, balance, row, exact, count, ago, …).
+//  3. routes.go gets one line: method, path, who may, handler. The test of routes asks it as
+//     everybody, and the browser test loads it at every width in both themes, by itself.
+//  4. nav.go names every page of the design; the entry appears when its path has a route.
+//
+// A handler that changes something answers `return v.seeOther("/keys?done=revoked")`; the
+// page then says so: `v.say(ok, "…")`. Its form begins with {{template "account" $}}, which
+// the frame checks: a form filled in for another account is refused, and so are forms of an
+// operator who looks into an account. What needs a fresh proof of who asks is wrapped in the
+// table: proved((*Server).createKey).
+//
+// Errors are returned; errors.go is the one table from errors to pages. What it does not know
+// is 500, and only the log learns more. A form that is wrong is no error: it is the page once
+// more, with `form.fail(name, sentence)`.
+//
+// # What every page keeps
+//
+// The content security policy allows no inline script, no style attribute and no on…
+// attribute: geometry goes into attributes of SVG, which chart.go and parts.html make. Texts of
+// callers pass through html/template only. Amounts are integers until format.go prints them.
+package console
+
+import (
+	"context"
+	"html/template"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/member"
+	"github.com/parley-ai/parley/internal/telemetry"
+)
+
+// accounts is what the console asks of account.Directory.
+type accounts interface {
+	ByID(id string) (*account.Account, bool)
+	All() []*account.Account
+	Plan(id string) (*account.Plan, bool)
+}
+
+// books is what the console asks of ledger.Ledger.
+type books interface {
+	Balance(accountID string) ledger.Balance
+}
+
+// Config is the rooms behind the console. All fields are required.
+type Config struct {
+	Gate     *member.Gate
+	Accounts accounts
+	Ledger   books
+	// PublicURL is where people reach the console: scheme and host. Links and passkeys are of
+	// it.
+	PublicURL *url.URL
+	// Address is who sent a request, behind proxies too.
+	Address func(*http.Request) netip.Addr
+	// Secure reports whether a proxy that is believed received the request over TLS.
+	Secure func(*http.Request) bool
+	// Log gets one line a request.
+	Log *telemetry.Lines
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Server answers for the console. Make one with [New]; it is safe for concurrent use.
+type Server struct {
+	Config
+	mux     *http.ServeMux
+	pages   map[string]*template.Template
+	assets  *assets
+	foreign *http.CrossOriginProtection
+	paths   map[string]bool // of pages, for the navigation
+}
+
+// New returns the console. It fails when a template or an asset is broken, which a test
+// would have told, or when the public URL is no origin.
+func New(c Config) (*Server, error) {
+	s := &Server{Config: c, mux: http.NewServeMux(), foreign: http.NewCrossOriginProtection(), paths: map[string]bool{}}
+	// Behind a proxy that asks with another Host, a browser's Origin is the public one.
+	if err := s.foreign.AddTrustedOrigin(c.PublicURL.Scheme + "://" + c.PublicURL.Host); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.assets, err = loadAssets(); err != nil {
+		return nil, err
+	}
+	if s.pages, err = s.loadPages(); err != nil {
+		return nil, err
+	}
+	for _, rt := range routes() {
+		s.mux.HandleFunc(rt.method+" "+rt.pattern(), s.serve(rt))
+		if rt.method == http.MethodGet {
+			s.paths[rt.path] = true
+		}
+	}
+	s.mux.Handle("GET /assets/", s.assets)
+	s.mux.HandleFunc("/", s.serve(route{path: "unknown", who: forAnyone, serve: func(*Server, *visit) error { return errNotFound }}))
+	return s, nil
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Takes reports whether a request is for the console, not for the API: its path is one of a
+// page, or a browser asks for a page that there is not.
+func (s *Server) Takes(r *http.Request) bool {
+	if _, pattern := s.mux.Handler(r); pattern != "/" && pattern != "" {
+		return true
+	}
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html") &&
+		!strings.HasPrefix(r.URL.Path, "/v1/")
+}
+
+// deadline bounds the time that an answer may take to make.
+const deadline = 10 * time.Second
+
+// maxBody bounds a form: the largest has a few texts of some hundred characters.
+const maxBody = 64 << 10
+
+// serve answers the requests of a route.
+func (s *Server) serve(rt route) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), deadline)
+		defer cancel()
+		v := s.newVisit(w, r.WithContext(ctx), rt)
+		defer v.close()
+		if err := v.admit(); err != nil {
+			v.fail(err)
+			return
+		}
+		if err := rt.serve(s, v); err != nil {
+			v.fail(err)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package console
+
+import (
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/parley-ai/parley/internal/member"
+)
+
+// signInPage is what templates/sign-in.html shows.
+type signInPage struct {
+	Next string
+	Form *form
+}
+
+func (v *visit) signInForm() *form {
+	return v.form(
+		field{Name: "email", Label: "Email", Type: "email", Autocomplete: "username", Maximum: 254, Focus: true},
+		field{Name: "password", Label: "Password", Type: "password", Autocomplete: "current-password", Maximum: 256},
+	)
+}
+
+// next is where a sign-in leads.
+func (v *visit) next() string {
+	if v.unsafe() {
+		return localPath(v.r.PostFormValue("next"))
+	}
+	return localPath(v.r.URL.Query().Get("next"))
+}
+
+func (s *Server) signInPage(v *visit) error {
+	if v.signedIn() {
+		return v.seeOther(v.next())
+	}
+	return v.page("sign-in", "Sign in", signInPage{v.next(), v.signInForm()})
+}
+
+// signIn takes email and password. Whatever was wrong, the answer is one sentence.
+func (s *Server) signIn(v *visit) error {
+	token, _, err := s.Gate.SignIn(v.context(), member.Credentials{Email: v.value("email"), Password: v.r.PostFormValue("password")}, v.from(), v.token())
+	if err == nil {
+		return v.welcome(token)
+	}
+	f := v.signInForm()
+	if throttled, ok := errors.AsType[*member.ThrottledError](err); ok {
+		f.fail("password", tooManyTries(throttled))
+	} else if errors.Is(err, member.ErrWrong) {
+		f.fail("password", "Email or password is wrong. Try again.")
+	} else {
+		return err
+	}
+	return v.wrong("sign-in", "Sign in", signInPage{v.next(), f})
+}
+
+// welcome gives the browser its session and sees whether it keeps it.
+func (v *visit) welcome(token member.Token) error {
+	v.keep(token)
+	return v.seeOther("/sign-in/check?next=" + url.QueryEscape(v.next()))
+}
+
+// signedIn is where a sign-in leads first: a browser that comes here without the cookie has
+// not kept it, and would ask for the password for ever.
+func (s *Server) signedIn(v *visit) error {
+	if !v.signedIn() {
+		return v.page("no-cookie", "No session", nil)
+	}
+	return v.seeOther(v.next())
+}
+
+func (s *Server) signOut(v *visit) error {
+	if err := s.Gate.SignOut(v.context(), v.who); err != nil && !errors.Is(err, member.ErrNoSession) {
+		return err
+	}
+	v.keep("")
+	return v.seeOther("/sign-in")
+}
+
+// switchAccount looks at another account of the member's.
+func (s *Server) switchAccount(v *visit) error {
+	to := v.value("to")
+	if v.who.Role(to) == member.None && !v.who.Member.Operator {
+		return errNotFound
+	}
+	if _, ok := s.Accounts.ByID(to); !ok {
+		return errNotFound
+	}
+	if err := s.Gate.Look(v.context(), v.who, to); err != nil {
+		return err
+	}
+	return v.seeOther("/")
+}
+
+// provePage asks for the password again.
+func (s *Server) provePage(v *visit) error {
+	return v.page("prove", "Prove it is you", signInPage{v.next(), v.proveForm()})
+}
+
+func (v *visit) proveForm() *form {
+	return v.form(field{Name: "password", Label: "Password", Type: "password", Autocomplete: "current-password", Maximum: 256, Focus: true})
+}
+
+func (s *Server) prove(v *visit) error {
+	token, err := s.Gate.Prove(v.context(), v.who, v.r.PostFormValue("password"), v.from())
+	f := v.proveForm()
+	if throttled, ok := errors.AsType[*member.ThrottledError](err); ok {
+		f.fail("password", tooManyTries(throttled))
+	} else if errors.Is(err, member.ErrWrong) {
+		f.fail("password", "The password is wrong. Try again.")
+	} else if err != nil {
+		return err
+	}
+	if f.Failed() {
+		return v.wrong("prove", "Prove it is you", signInPage{v.next(), f})
+	}
+	v.keep(token)
+	return v.seeOther(v.next())
+}
+
+// claimPage is what templates/claim.html shows.
+type claimPage struct {
+	Account string
+	Form    *form
+}
+
+func (v *visit) claimForm() *form {
+	return v.form(
+		field{Name: "token", Label: "Token", Hint: "The end of the link, behind the #.", Autocomplete: "off", Maximum: 64},
+		field{Name: "email", Label: "Email", Type: "email", Autocomplete: "username", Maximum: 254},
+		field{Name: "password", Label: "Password", Type: "password", Autocomplete: "new-password", Maximum: 256, Hint: "12 characters or more."},
+	)
+}
+
+// claimPage is the first page of a new server. The token comes behind the # of its address,
+// which no server, log or history of a proxy sees; an island puts it into its field.
+func (s *Server) claimPage(v *visit) error {
+	return v.page("claim", "Claim", claimPage{Form: v.claimForm()})
+}
+
+func (s *Server) claim(v *visit) error {
+	f := v.claimForm()
+	c := member.Credentials{Email: v.value("email"), Password: v.r.PostFormValue("password")}
+	token, err := s.Gate.Claim(v.context(), member.Token(v.value("token")), c, v.from())
+	if err == nil {
+		return v.welcome(token)
+	}
+	if !f.refuse(err, v.now) {
+		return err
+	}
+	return v.wrong("claim", "Claim", claimPage{Form: f})
+}
+
+// refuse says in the form what is wrong with a link, an email or a new password; false when
+// err is something else.
+func (f *form) refuse(err error, now time.Time) bool {
+	const another = " Run parley operator link on the server for a new one."
+	used, isUsed := errors.AsType[*member.UsedError](err)
+	throttled, isThrottled := errors.AsType[*member.ThrottledError](err)
+	switch {
+	case isUsed:
+		f.failAll("This link was used on " + day(used.At, now) + " at " + clock(used.At) + " UTC." + another)
+	case isThrottled:
+		f.failAll(tooManyTries(throttled))
+	case errors.Is(err, member.ErrLinkUnknown):
+		f.failAll("There is no such link. Copy all of it." + another)
+	case errors.Is(err, member.ErrLinkExpired):
+		f.failAll("This link has expired." + another)
+	case errors.Is(err, member.ErrEmail):
+		f.fail("email", "Enter an address like ada@example.org.")
+	case errors.Is(err, member.ErrWeak):
+		f.fail("password", "Enter 12 to 256 characters.")
+	default:
+		return false
+	}
+	return true
+}

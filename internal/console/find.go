@@ -1,0 +1,61 @@
+package console
+
+import (
+	"strings"
+
+	"github.com/parley-ai/parley/internal/account"
+)
+
+// findPage is what templates/find.html shows.
+type findPage struct {
+	Hits   []hit
+	Looked string
+}
+
+// hit is something that was found.
+type hit struct{ Path, Name, Kind string }
+
+// find leads to what has the id or the name that was typed: one hit to its page, several to a
+// list. It is a POST so that a secret that is pasted by mistake gets into no address; and of
+// a secret nothing but its first characters and its last four is looked at.
+func (s *Server) find(v *visit) error {
+	q := mask(v.value("q"))
+	hits := v.hits(q)
+	if len(hits) == 1 {
+		return v.seeOther(hits[0].Path)
+	}
+	looked := "Type an id, or the beginning of a name."
+	if q != "" {
+		looked = "Nothing has the id " + q + ", and no name begins with it."
+	}
+	return v.page("find", "Find", findPage{hits, looked})
+}
+
+// mask cuts a key's secret to what lists show of it.
+func mask(q string) string {
+	if strings.HasPrefix(q, "sk-") && len(q) > 24 {
+		return q[:14] + "…" + q[len(q)-4:]
+	}
+	return q
+}
+
+// hits is everything that the visitor may see and that q names.
+func (v *visit) hits(q string) []hit {
+	if q == "" {
+		return nil
+	}
+	var all []hit
+	if v.who.Member.Operator && v.s.paths["/operator/accounts/{id}"] {
+		for _, a := range v.s.Accounts.All() {
+			if names(q, a) {
+				all = append(all, hit{"/operator/accounts/" + a.ID, a.Name, "Account"})
+			}
+		}
+	}
+	return all
+}
+
+// names reports whether q is the id of a, or the beginning of its name.
+func names(q string, a *account.Account) bool {
+	return q == a.ID || len(a.Name) >= len(q) && strings.EqualFold(a.Name[:len(q)], q)
+}

@@ -1,0 +1,170 @@
+package console
+
+import (
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/parley-ai/parley/internal/money"
+)
+
+// minus is the sign that stands before amounts: as wide as a figure, and read as what it is.
+const minus = "\u2212"
+
+// balance shows what is left, with two decimals, never more than there is.
+func balance(a money.Amount) template.HTML { return amount(a, 2, 2, down) }
+
+// spent shows a sum of what was used, with two decimals.
+func spent(a money.Amount) template.HTML { return amount(a, 2, 2, halfUp) }
+
+// row shows an amount in a list, with six decimals.
+func row(a money.Amount) template.HTML { return amount(a, 6, 6, halfUp) }
+
+// exact shows all there is of an amount, at least six decimals.
+func exact(a money.Amount) template.HTML { return amount(a, 6, 9, down) }
+
+// rounding is how an amount gets fewer decimals than it has.
+type rounding bool
+
+const (
+	down   rounding = false // towards less, so that nobody is told of more than there is
+	halfUp rounding = true
+)
+
+// amount is a with least to most decimals. Those after the second are pale, what would look
+// like nothing is "<0.01", and the title has the exact number.
+func amount(a money.Amount, least, most int, r rounding) template.HTML {
+	text := decimals(a, least, most, r)
+	whole, frac, _ := strings.Cut(text, ".")
+	var b strings.Builder
+	fmt.Fprintf(&b, `<span class="n" title="%s IU">`, template.HTMLEscapeString(strings.Replace(a.String(), "-", minus, 1)))
+	b.WriteString(template.HTMLEscapeString(whole))
+	b.WriteString("." + frac[:2])
+	if len(frac) > 2 {
+		b.WriteString(`<span class="f">` + frac[2:] + `</span>`)
+	}
+	b.WriteString(`</span>`)
+	return template.HTML(b.String())
+}
+
+// decimals is a in figures, grouped by thousands.
+func decimals(a money.Amount, least, most int, r rounding) string {
+	sign, u := "", uint64(a)
+	if a < 0 {
+		sign, u = minus, -u
+	}
+	unit := uint64(1)
+	for range 9 - most {
+		unit *= 10
+	}
+	shown := u / unit
+	up := u%unit != 0 && (bool(r) && u%unit >= (unit+1)/2 || !bool(r) && a < 0)
+	if up {
+		shown++
+	}
+	text := fmt.Sprintf("%0*d", most+1, shown)
+	whole, frac := text[:len(text)-most], text[len(text)-most:]
+	if u != 0 && shown == 0 {
+		return sign + "<0." + strings.Repeat("0", most-1) + "1"
+	}
+	for len(frac) > least && frac[len(frac)-1] == '0' {
+		frac = frac[:len(frac)-1]
+	}
+	return sign + group(whole) + "." + frac
+}
+
+// group puts commas between thousands.
+func group(digits string) string {
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// count is an exact number of things: any integer of Go's.
+func count(n any) string {
+	text := fmt.Sprint(n)
+	if digits, negative := strings.CutPrefix(text, "-"); negative {
+		return minus + group(digits)
+	}
+	return group(text)
+}
+
+// plural is "1 key", "2 keys".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return count(n) + " " + noun + "s"
+}
+
+// ago says when something was, as people read it; the title has the exact time. The zero time
+// is "never".
+func ago(t, now time.Time) template.HTML {
+	if t.IsZero() {
+		return "never"
+	}
+	return stamped(t, relative(t, now))
+}
+
+func relative(t, now time.Time) string {
+	t, now = t.UTC(), now.UTC()
+	switch d := now.Sub(t); {
+	case d < 0:
+		return day(t, now)
+	case d < time.Minute:
+		return "just now"
+	case d < time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + " min ago"
+	case d < 24*time.Hour:
+		return strconv.Itoa(int(d.Hours())) + " h ago"
+	}
+	return day(t, now)
+}
+
+// day is a date: "21 Nov", with its year where that is another.
+func day(t, now time.Time) string {
+	if t.UTC().Year() != now.UTC().Year() {
+		return t.UTC().Format("2 Jan 2006")
+	}
+	return t.UTC().Format("2 Jan")
+}
+
+// moment is a date with its time of day.
+func moment(t, now time.Time) template.HTML { return stamped(t, day(t, now)+", "+clock(t)) }
+
+// clock is a time of day, UTC.
+func clock(t time.Time) string { return t.UTC().Format("15:04") }
+
+func stamped(t time.Time, text string) template.HTML {
+	t = t.UTC()
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s</time>`, t.Format(time.RFC3339), t.Format("2006-01-02 15:04:05 UTC"), template.HTMLEscapeString(text)))
+}
+
+// middle shortens a long name for reading: both ends are what people compare.
+func middle(s string) string {
+	if r := []rune(s); len(r) > 24 {
+		return string(r[:12]) + "…" + string(r[len(r)-8:])
+	}
+	return s
+}
+
+// agentName says in two words what a browser calls itself in twenty.
+func agentName(agent string) string {
+	browser := "Another program"
+	// Each of them also claims to be those that follow it.
+	for _, b := range [][2]string{{"Edg/", "Edge"}, {"OPR/", "Opera"}, {"Firefox/", "Firefox"}, {"Chrome/", "Chrome"}, {"Safari/", "Safari"}} {
+		if strings.Contains(agent, b[0]) {
+			browser = b[1]
+			break
+		}
+	}
+	for _, system := range [][2]string{{"Android", "Android"}, {"iPhone", "iPhone"}, {"iPad", "iPad"}, {"Windows", "Windows"}, {"Mac OS X", "macOS"}, {"CrOS", "ChromeOS"}, {"Linux", "Linux"}} {
+		if strings.Contains(agent, system[0]) {
+			return browser + " on " + system[1]
+		}
+	}
+	return browser
+}

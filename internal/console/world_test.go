@@ -1,0 +1,149 @@
+package console_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/console"
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/member"
+	"github.com/parley-ai/parley/internal/store"
+	"github.com/parley-ai/parley/internal/telemetry"
+)
+
+// password is everybody's.
+const password = "correct horse battery"
+
+// world is a console over a real database, with people in it.
+type world struct {
+	t        *testing.T
+	db       *store.DB
+	gate     *member.Gate
+	accounts *account.Directory
+	console  *console.Server
+	log      *strings.Builder
+
+	lab, other *account.Account
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	dir := t.TempDir()
+	db, err := store.Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	progress, err := store.OpenProgress(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	books, _, err := ledger.Open(context.WithoutCancel(t.Context()), db, progress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		books.Close()
+		progress.Close()
+		db.Close()
+	})
+	w := &world{t: t, db: db, gate: member.NewGate(db), accounts: account.NewDirectory(db), log: &strings.Builder{}}
+	w.accounts.SetPlans([]account.Plan{{ID: "pro", RPM: 600}})
+	w.lab, w.other = w.account("Example Lab"), w.account("Other Works")
+	public, _ := url.Parse("http://localhost:8080")
+	w.console, err = console.New(console.Config{
+		Gate: w.gate, Accounts: w.accounts, Ledger: books, PublicURL: public,
+		Address: func(r *http.Request) netip.Addr {
+			a, _ := netip.ParseAddrPort(r.RemoteAddr)
+			return a.Addr()
+		},
+		Secure: func(r *http.Request) bool { return r.Header.Get("X-Forwarded-Proto") == "https" },
+		Log:    telemetry.NewLines(w.log, false), Now: func() time.Time { return w.gate.Now() },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) account(name string) *account.Account {
+	w.t.Helper()
+	a, err := w.accounts.Create(w.t.Context(), name, "pro")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return a
+}
+
+// person makes a member, in an account where a role is given, and signs it in.
+func (w *world) person(email string, operator bool, a *account.Account, role member.Role) member.Token {
+	w.t.Helper()
+	l := member.Link{ID: "link_" + email, Hash: member.Token(email).Hash(), Kind: member.Invitation, Role: role, Email: email, CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)}
+	if a != nil {
+		l.AccountID = a.ID
+	}
+	if operator {
+		l.Kind = member.OperatorLink
+	}
+	if err := w.db.CreateLink(w.t.Context(), l); err != nil {
+		w.t.Fatal(err)
+	}
+	token, err := w.gate.Join(w.t.Context(), member.Token(email), password, member.From{Address: "192.0.2.1"})
+	if operator {
+		token, err = w.gate.Claim(w.t.Context(), member.Token(email), member.Credentials{Email: email, Password: password}, member.From{Address: "192.0.2.1"})
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return token
+}
+
+// ask sends a request as a browser would that has the token.
+func (w *world) ask(method, path string, token member.Token, form url.Values, header ...string) *http.Response {
+	w.t.Helper()
+	r := httptest.NewRequestWithContext(w.t.Context(), method, "http://localhost:8080"+path, strings.NewReader(form.Encode()))
+	r.Header.Set("Accept", "text/html")
+	r.RemoteAddr = "192.0.2.7:1234"
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	if token != "" {
+		r.AddCookie(&http.Cookie{Name: "__Host-session", Value: string(token)})
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		if header[i] == "Host" {
+			r.Host = header[i+1]
+			continue
+		}
+		r.Header.Set(header[i], header[i+1])
+	}
+	rec := httptest.NewRecorder()
+	w.console.ServeHTTP(rec, r)
+	return rec.Result()
+}
+
+func text(t *testing.T, r *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// session is the token that an answer sets; empty when it sets none.
+func session(r *http.Response) member.Token {
+	for _, c := range r.Cookies() {
+		if c.Name == "__Host-session" {
+			return member.Token(c.Value)
+		}
+	}
+	return ""
+}
