@@ -33,6 +33,7 @@ import (
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/ratelimit"
+	"github.com/parley-ai/parley/internal/refusal"
 	"github.com/parley-ai/parley/internal/routing"
 	"github.com/parley-ai/parley/internal/store"
 	"github.com/parley-ai/parley/internal/telemetry"
@@ -51,6 +52,7 @@ type door struct {
 	client   *http.Client
 	db       *store.DB
 	ledger   *ledger.Ledger
+	refusals *refusal.Recorder
 	keys     *apikey.Keyring
 	accounts *account.Directory
 	log      *lines
@@ -112,6 +114,8 @@ func open(t testing.TB, p upstream.Provider) *door {
 			return d.ledger.Available()
 		},
 	}
+	d.refusals = refusal.NewRecorder(db, func(err error) { t.Error(err) })
+	config.Refused = d.refusals.Add
 	base, end := context.WithCancelCause(ctx)
 	d.end = end
 	d.Server = &httpserver.Server{

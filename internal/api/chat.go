@@ -33,7 +33,7 @@ func (s *server) chatCompletions(x *exchange, _ string) error {
 	if invalid != nil {
 		return invalid
 	}
-	x.model, x.stream = req.Model, req.Stream
+	x.model, x.stream, x.maxTokens = req.Model, req.Stream, req.MaxTokens
 	var emit chat.Emitter = newWhole(x, req)
 	if req.Stream {
 		emit = &stream{exchange: x, usage: req.IncludeUsage, runes: make([]wire.RuneJoiner, req.N)}

@@ -69,6 +69,7 @@ func (a *App) Run(ctx context.Context) error {
 	group.Go(func() { a.watchDisk(rest) })
 	group.Go(func() { a.sweepLimits(rest) })
 	group.Go(func() { a.expireCredit(rest) })
+	group.Go(func() { a.refusals.Run(rest) })
 	group.Go(func() {
 		if err := a.rooms.keys.Run(rest); err != nil && rest.Err() == nil {
 			a.log.Warn("key use not noted", "error", err)
