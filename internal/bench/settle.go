@@ -112,7 +112,8 @@ func settle(ctx context.Context, o *options, callers int, stream bool) (r result
 	var turn atomic.Uint64
 	r, err = load{callers: callers, window: o.window(), cpu: ownCPU}.do(ctx, func(int) error {
 		c := call
-		c.RequestID, c.CompletionID, c.CreatedAt = ident.RequestID(), ident.CompletionID(), time.Now()
+		c.RequestID, c.CreatedAt = ident.RequestID(), time.Now()
+		c.CompletionID = ident.CompletionOf(c.RequestID)
 		c.AccountID = accounts[turn.Add(1)%settledAccounts]
 		return charge(l, c)
 	})

@@ -54,7 +54,7 @@ func (r *run) reserve() error {
 	if d, ok := errors.AsType[*ratelimit.DeniedError](err); ok {
 		return &LimitError{DeniedError: *d, Model: r.model.ID}
 	}
-	id := ident.CompletionID()
+	id := ident.CompletionOf(r.call.RequestID)
 	hold, err := s.Ledger.Reserve(ledger.Call{
 		RequestID: r.call.RequestID, CompletionID: id, AccountID: who.Account.ID, KeyID: who.KeyID,
 		Model: r.model.ID, PriceID: r.model.PriceID, Price: r.model.Price, PlanVersion: who.Plan.Version,

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"hash/crc32"
 	"strings"
 	"time"
 )
@@ -41,8 +42,10 @@ func uuid() (b [16]byte) {
 
 // New returns prefix and 26 characters of [0-9a-z] that hold a UUIDv7, so that
 // ids of one prefix sort by time. It is safe for concurrent use.
-func New(prefix string) string {
-	u := uuid()
+func New(prefix string) string { return prefix + base32(uuid()) }
+
+// base32 is u in 26 characters that sort as it does.
+func base32(u [16]byte) string {
 	hi, lo := binary.BigEndian.Uint64(u[:8]), binary.BigEndian.Uint64(u[8:])
 	var s [26]byte
 	for i := range s {
@@ -50,7 +53,7 @@ func New(prefix string) string {
 		lo = lo>>5 | hi<<59
 		hi >>= 5
 	}
-	return prefix + string(s[:])
+	return string(s[:])
 }
 
 // RequestID returns the id of one request to the service: "req_" and the 32
@@ -79,6 +82,39 @@ func ParseRequestID(id string) (u [16]byte, ok bool) {
 // CompletionID returns the id of one answer: "chatcmpl-" and 29 characters of
 // [0-9A-Za-z], about 172 random bits.
 func CompletionID() string { return Completion + random62(29) }
+
+// CompletionOf returns the id of the answer to a request: "chatcmpl-" and the request's
+// UUID in 26 characters of [0-9a-z] with a checksum in 3, so that who quotes one names the
+// other and no index is needed. A request that [RequestID] has not named gets a [CompletionID].
+func CompletionOf(requestID string) string {
+	u, ok := ParseRequestID(requestID)
+	if !ok {
+		return CompletionID()
+	}
+	sum := crc32.ChecksumIEEE(u[:])
+	return Completion + base32(u) + string([]byte{crockford[sum>>10&31], crockford[sum>>5&31], crockford[sum&31]})
+}
+
+// RequestOf returns the request whose answer [CompletionOf] has named.
+func RequestOf(completionID string) (requestID string, ok bool) {
+	digits, ok := strings.CutPrefix(completionID, Completion)
+	if !ok || len(digits) != 29 {
+		return "", false
+	}
+	var hi, lo uint64
+	for i := range 26 {
+		v := strings.IndexByte(crockford, digits[i])
+		if v < 0 || i == 0 && v > 7 { // 26 characters have 130 bits
+			return "", false
+		}
+		hi, lo = hi<<5|lo>>59, lo<<5|uint64(v)
+	}
+	var u [16]byte
+	binary.BigEndian.PutUint64(u[:8], hi)
+	binary.BigEndian.PutUint64(u[8:], lo)
+	requestID = Request + hex.EncodeToString(u[:])
+	return requestID, CompletionOf(requestID) == completionID
+}
 
 func random62(n int) string {
 	var raw [64]byte

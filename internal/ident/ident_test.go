@@ -36,6 +36,29 @@ func TestParseRequestID(t *testing.T) {
 	}
 }
 
+func TestCompletionOf(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		id := ident.RequestID()
+		completion := ident.CompletionOf(id)
+		if !regexp.MustCompile(`^chatcmpl-[0-9a-z]{29}$`).MatchString(completion) {
+			t.Fatalf("CompletionOf(%q) = %q", id, completion)
+		}
+		if back, ok := ident.RequestOf(completion); !ok || back != id {
+			t.Fatalf("RequestOf(%q) = %q, %v, want %q", completion, back, ok, id)
+		}
+	}
+	if id := ident.CompletionOf("req_1"); !regexp.MustCompile(`^chatcmpl-[0-9A-Za-z]{29}$`).MatchString(id) {
+		t.Errorf("CompletionOf of another id is %q", id)
+	}
+	good := ident.CompletionOf(ident.RequestID())
+	for _, bad := range []string{"", ident.CompletionID(), good[9:], good + "0", "chatcmpl-8" + good[10:], good[:34] + "u" + good[35:], good[:37] + "u"} {
+		if id, ok := ident.RequestOf(bad); ok {
+			t.Errorf("RequestOf(%q) = %q", bad, id)
+		}
+	}
+}
+
 // Ids made at different milliseconds sort by time; those made at once differ.
 func TestOrderAndUniqueness(t *testing.T) {
 	t.Parallel()

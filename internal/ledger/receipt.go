@@ -34,6 +34,17 @@ const (
 	EndCrash         Ending = "crash"
 )
 
+// Class is how a call ended, in one word for who looks for those that did not end well.
+type Class string
+
+// The classes of calls that have ended.
+const (
+	Answered Class = "answered"
+	Left     Class = "left"    // by its caller
+	Refused  Class = "refused" // by the provider, for a fault of the caller's, or because its key was revoked
+	Failed   Class = "failed"  // a fault of the provider's or of ours
+)
+
 // UsageSource says where the token counts of a receipt come from.
 type UsageSource string
 
@@ -92,6 +103,24 @@ type Idempotency struct {
 	Answer []byte
 	// FreeBefore is the time before which another call's use of the key has expired.
 	FreeBefore time.Time
+}
+
+// Class says how the call ended; one that runs is [Answered].
+func (r *Receipt) Class() Class {
+	switch r.Ending {
+	case EndClientGone:
+		return Left
+	case EndKeyRevoked:
+		return Refused
+	}
+	if r.State == Voided && r.Status >= 400 && r.Status < 499 {
+		return Refused
+	}
+	switch r.Ending {
+	case EndUpstreamCut, EndUpstreamError, EndShutdown, EndCrash:
+		return Failed
+	}
+	return Answered
 }
 
 // Tokens is what the receipt charges for.

@@ -15,7 +15,7 @@ func (d *DB) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Result, erro
 	results := make([]ledger.Result, len(ops))
 	err := d.withJournal(ctx, func(j *journal) error {
 		return j.transact(ctx, func() error {
-			b := batch{journal: j, spent: map[int64]spending{}, used: map[used]uses{}}
+			b := batch{journal: j, spent: map[int64]money.Amount{}, used: map[used]uses{}}
 			for i, op := range ops {
 				var err error
 				switch {
@@ -63,16 +63,10 @@ func (d *DB) withJournal(ctx context.Context, f func(*journal) error) error {
 // that a busy account is one update.
 type batch struct {
 	*journal
-	spent map[int64]spending // by the number of the account
+	spent map[int64]money.Amount // by the number of the account
 	// budgets is what is spent of each, by its number; nil until there is one.
 	budgets map[int64]money.Amount
 	used    map[used]uses
-}
-
-// spending is what an account spends in a batch.
-type spending struct {
-	amount money.Amount
-	last   string // its last charge
 }
 
 func (b *batch) open(ctx context.Context, r *ledger.Receipt) (ledger.Result, error) {
@@ -119,11 +113,8 @@ func (b *batch) close(ctx context.Context, r *ledger.Receipt) (ledger.Result, er
 	if err != nil {
 		return ledger.Result{}, err
 	}
-	spent := b.spent[account]
-	var previous any // NULL: the last of the batches before
-	if spent.last != "" {
-		previous = spent.last
-	}
+	row := used{account, r.CreatedAt.UnixMicro() / hour, terms}
+	previous := optional(b.used[row].last) // NULL: the last of the batches before
 	n, err := b.exec(ctx, b.charge, r.RequestID, r.CompletionID, account, terms, outcome, previous, micros(r.CreatedAt),
 		int64(r.PromptTokens), int64(r.CachedTokens), int64(r.CompletionTokens), int64(r.OutputLimit),
 		int64(r.Hold), int64(r.Charge), int64(r.WrittenOff), r.FirstToken.Microseconds(), r.Total.Microseconds(), budget)
@@ -135,23 +126,23 @@ func (b *batch) close(ctx context.Context, r *ledger.Receipt) (ledger.Result, er
 			return ledger.Result{}, err
 		}
 	}
-	b.spent[account] = spending{spent.amount + r.Charge, r.RequestID}
+	b.spent[account] += r.Charge
 	if n, ok := budget.(int64); ok {
 		if b.budgets == nil {
 			b.budgets = map[int64]money.Amount{}
 		}
 		b.budgets[n] += r.Charge
 	}
-	b.use(used{account, r.CreatedAt.UnixMicro() / hour, terms}, r)
+	b.use(row, r)
 	return ledger.Result{Applied: true}, nil
 }
 
 // post writes what the accounts have spent and used so far.
 func (b *batch) post(ctx context.Context) error {
 	for account, spent := range b.spent {
-		n, err := b.exec(ctx, b.journal.post, int64(spent.amount), spent.last, account)
+		n, err := b.exec(ctx, b.journal.post, int64(spent), account)
 		if err == nil && n != 1 {
-			err = fmt.Errorf("charge %s: no account of number %d", spent.last, account)
+			err = fmt.Errorf("no account of number %d", account)
 		}
 		if err != nil {
 			return err

@@ -57,15 +57,18 @@ func (j *journal) texts() map[*statement]string {
 		&j.closeHold: `DELETE FROM hold_row WHERE id = ?`,
 		&j.charge: `INSERT INTO charge_row (id, completion_id, account, terms, outcome, previous, created_at, prompt_tokens, cached_tokens,
 				completion_tokens, output_limit, held, amount, written_off, first_token_us, total_us, budget)
-			VALUES (?, ?, ?3, ?, ?, coalesce(?, (SELECT last FROM account WHERE number = ?3)), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			VALUES (?, ?, ?3, ?4, ?, coalesce(?, (SELECT last FROM usage_row WHERE account = ?3 AND hour = ?7 / 3600000000 AND terms = ?4)),
+				?7, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO NOTHING`,
 		// An upsert seeks its row twice: the row is missing once an hour.
 		&j.addUsage: `UPDATE usage_row SET calls = calls + ?, prompt_tokens = prompt_tokens + ?, cached_tokens = cached_tokens + ?,
-			completion_tokens = completion_tokens + ?, amount = amount + ?, written_off = written_off + ?
+			completion_tokens = completion_tokens + ?, amount = amount + ?, written_off = written_off + ?,
+			failed = failed + ?, refused = refused + ?, gone = gone + ?, most = max(most, ?), last = ?
 			WHERE account = ? AND hour = ? AND terms = ?`,
-		&j.newUsage: `INSERT INTO usage_row (calls, prompt_tokens, cached_tokens, completion_tokens, amount, written_off, account, hour, terms)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		&j.post:       `UPDATE account SET posted = posted + ?, last = ? WHERE number = ?`,
+		&j.newUsage: `INSERT INTO usage_row (calls, prompt_tokens, cached_tokens, completion_tokens, amount, written_off,
+				failed, refused, gone, most, last, account, hour, terms)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		&j.post:       `UPDATE account SET posted = posted + ? WHERE number = ?`,
 		&j.findBudget: `SELECT number FROM budget WHERE id = ? AND period = ?`,
 		&j.addBudget:  `INSERT INTO budget (id, period) VALUES (?, ?) RETURNING number`,
 		&j.named: `INSERT INTO idempotency (account, key, body, request_id, completion_id, running, answer, created_at)

@@ -44,19 +44,6 @@ func (d *DB) OpenHolds(ctx context.Context) ([]ledger.Receipt, error) {
 	})
 }
 
-// Receipts returns the ended calls of an account, the last to end first, at most limit.
-func (d *DB) Receipts(ctx context.Context, accountID string, limit int) ([]ledger.Receipt, error) {
-	if limit <= 0 {
-		return nil, nil
-	}
-	rs, err := d.read.QueryContext(ctx, `WITH RECURSIVE chain (n, id, previous) AS (
-			SELECT 1, c.id, c.previous FROM account a JOIN charge_row c ON c.id = a.last WHERE a.id = $1
-			UNION ALL
-			SELECT n + 1, c.id, c.previous FROM chain JOIN charge_row c ON c.id = chain.previous WHERE n < $2)
-		SELECT `+chargeColumns+` FROM chain JOIN charge USING (id) ORDER BY n`, accountID, limit)
-	return rows(rs, err, scanReceipt)
-}
-
 // ReceiptsSince returns the ended calls of all accounts that were made at that time or
 // later, in the order of their times. It finds them by their ids, which carry the time
 // and are made just before it is taken: an index on times would cost every charge.

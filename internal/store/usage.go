@@ -17,7 +17,9 @@ type used struct{ account, hour, terms int64 }
 
 type uses struct {
 	calls, prompt, cached, completion int64
-	amount, writtenOff                money.Amount
+	failed, refused, gone             int64
+	amount, writtenOff, most          money.Amount
+	last                              string // the charge that came last
 }
 
 // use adds r to what the batch has used. Calls come in runs of one account and terms
@@ -30,6 +32,16 @@ func (b *batch) use(row used, r *ledger.Receipt) {
 	u.completion += int64(r.CompletionTokens)
 	u.amount += r.Charge
 	u.writtenOff += r.WrittenOff
+	u.most = max(u.most, r.Charge)
+	u.last = r.RequestID
+	switch r.Class() {
+	case ledger.Failed:
+		u.failed++
+	case ledger.Refused:
+		u.refused++
+	case ledger.Left:
+		u.gone++
+	}
 	b.used[row] = u
 }
 
@@ -38,7 +50,7 @@ func (b *batch) roll(ctx context.Context) error {
 	for row, u := range b.used {
 		for _, st := range []statement{b.addUsage, b.newUsage} {
 			n, err := b.exec(ctx, st, u.calls, u.prompt, u.cached, u.completion, int64(u.amount), int64(u.writtenOff),
-				row.account, row.hour, row.terms)
+				u.failed, u.refused, u.gone, int64(u.most), u.last, row.account, row.hour, row.terms)
 			if err != nil {
 				return err
 			}

@@ -71,17 +71,19 @@ var invariants = []struct{ name, query, detail string }{
 	},
 	{
 		"usage by the hour is the sum of the charges",
-		`WITH due (account, hour, terms, calls, prompt, cached, completion, amount, lost) AS
-		   (SELECT account, created_at / 3600000000, terms, count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), sum(amount), sum(written_off)
-		    FROM charge_row GROUP BY 1, 2, 3),
+		`WITH due (account, hour, terms, calls, prompt, cached, completion, amount, lost, failed, refused, gone, most) AS
+		   (SELECT account, created_at / 3600000000, terms, count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), sum(amount), sum(written_off),
+		      count(CASE o.class WHEN 'failed' THEN 1 END), count(CASE o.class WHEN 'refused' THEN 1 END), count(CASE o.class WHEN 'left' THEN 1 END), max(amount)
+		    FROM charge_row LEFT JOIN outcome o ON o.number = outcome GROUP BY 1, 2, 3),
+		 kept AS (SELECT account, hour, terms, calls, prompt_tokens, cached_tokens, completion_tokens, amount, written_off, failed, refused, gone, most FROM usage_row),
 		 wrong (account, hour, terms) AS
-		   (SELECT account, hour, terms FROM (SELECT * FROM due EXCEPT SELECT * FROM usage_row)
-		    UNION SELECT account, hour, terms FROM (SELECT * FROM usage_row EXCEPT SELECT * FROM due))
+		   (SELECT account, hour, terms FROM (SELECT * FROM due EXCEPT SELECT * FROM kept)
+		    UNION SELECT account, hour, terms FROM (SELECT * FROM kept EXCEPT SELECT * FROM due))
 		 SELECT coalesce(a.id, 'account ' || w.account) || ' in the hour from ' || strftime('%Y-%m-%dT%H:00Z', w.hour * 3600, 'unixepoch'),
 		   coalesce((SELECT amount FROM usage_row u WHERE u.account = w.account AND u.hour = w.hour AND u.terms = w.terms), 0),
 		   coalesce((SELECT amount FROM due d WHERE d.account = w.account AND d.hour = w.hour AND d.terms = w.terms), 0)
 		 FROM wrong w LEFT JOIN account a ON a.number = w.account ORDER BY 1 LIMIT 1`,
-		"%[1]s: calls, tokens or amounts differ; the amount is %[2]s, it should be %[3]s",
+		"%[1]s: calls, their endings, tokens or amounts differ; the amount is %[2]s, it should be %[3]s",
 	},
 	{
 		"posted and held are covered by what was granted",
@@ -109,23 +111,30 @@ var invariants = []struct{ name, query, detail string }{
 	},
 	{
 		"every entry cites rows that are there",
-		// The first charge of an account cites none before it.
+		// The first charge of an account, hour and terms cites none before it.
 		`SELECT c.id, 0, 0 FROM charge_row c
 		 WHERE NOT EXISTS (SELECT 1 FROM account a WHERE a.number = c.account)
 		    OR NOT EXISTS (SELECT 1 FROM terms t WHERE t.number = c.terms)
 		    OR NOT EXISTS (SELECT 1 FROM outcome o WHERE o.number = c.outcome)
 		    OR c.budget IS NOT NULL AND NOT EXISTS (SELECT 1 FROM budget b WHERE b.number = c.budget)
-		    OR c.previous IS NOT NULL AND NOT EXISTS (SELECT 1 FROM charge_row p WHERE p.id = c.previous AND p.account = c.account)
+		    OR c.previous IS NOT NULL AND NOT EXISTS (SELECT 1 FROM charge_row p
+		      WHERE p.id = c.previous AND p.account = c.account AND p.terms = c.terms AND p.created_at / 3600000000 = c.created_at / 3600000000)
 		 UNION ALL
 		 SELECT h.id, 0, 0 FROM hold_row h
 		 WHERE NOT EXISTS (SELECT 1 FROM account a WHERE a.number = h.account)
 		    OR NOT EXISTS (SELECT 1 FROM terms t WHERE t.number = h.terms)
 		    OR h.budget IS NOT NULL AND NOT EXISTS (SELECT 1 FROM budget b WHERE b.number = h.budget)
 		 UNION ALL
-		 SELECT a.id, 0, 0 FROM account a
-		 WHERE a.last IS NOT NULL AND NOT EXISTS (SELECT 1 FROM charge_row c WHERE c.id = a.last AND c.account = a.number)
+		 SELECT coalesce(u.last, 'usage of account ' || u.account), 0, 0 FROM usage_row u
+		 WHERE NOT EXISTS (SELECT 1 FROM charge_row c
+		   WHERE c.id = u.last AND c.account = u.account AND c.terms = u.terms AND c.created_at / 3600000000 = u.hour)
 		 LIMIT 1`,
 		"%[1]s: its account, terms, outcome, budget or the charge before it is not there",
+	},
+	{
+		"every charge is found from the usage of its hour",
+		`SELECT id, 0, 0 FROM (SELECT id FROM charge_row EXCEPT SELECT previous FROM charge_row EXCEPT SELECT last FROM usage_row) ORDER BY id LIMIT 1`,
+		"%[1]s: neither a charge nor the usage of its hour leads to it",
 	},
 	{
 		"what was voided cost nothing",

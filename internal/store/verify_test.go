@@ -26,6 +26,7 @@ const (
 	once    = "no call is both running and ended"
 	priced  = "every charge is its tokens at its price"
 	cites   = "every entry cites rows that are there"
+	found   = "every charge is found from the usage of its hour"
 	voided  = "what was voided cost nothing"
 	budgets = "what budgets spent is the sum of their charges"
 	trial   = "all balances add up to all entries"
@@ -49,8 +50,8 @@ func clean(t testing.TB, db *store.DB) {
 			t.Errorf("%s: %s", i.Name, i.Detail)
 		}
 	}
-	if !rep.OK() || len(rep.Invariants) != 14 {
-		t.Errorf("Verify proves %d laws, OK() = %v, want 14 and true", len(rep.Invariants), rep.OK())
+	if !rep.OK() || len(rep.Invariants) != 15 {
+		t.Errorf("Verify proves %d laws, OK() = %v, want 15 and true", len(rep.Invariants), rep.OK())
 	}
 	if got := query[string](t, db, `PRAGMA integrity_check`); got != "ok" {
 		t.Errorf("integrity_check says %s", got)
@@ -115,7 +116,7 @@ func TestVerify_Broken(t *testing.T) {
 		},
 		{
 			"a charge deleted", func(k kept) string { return `DELETE FROM charge_row WHERE id = '` + k.whole + `'` },
-			map[string][]string{hourly: {"in the hour from 2026-03-14T15:00Z"}, posted: {"ACCOUNT", "difference 0.00000022"}, trial: {"differ by -0.00000022"}, cites: {"VOID", "not there"}},
+			map[string][]string{hourly: {"in the hour from 2026-03-14T15:00Z"}, posted: {"ACCOUNT", "difference 0.00000022"}, trial: {"differ by -0.00000022"}, cites: {"VOID", "not there"}, found: {"STREAM"}},
 		},
 		{
 			"a charge raised", func(k kept) string { return `UPDATE charge_row SET amount = 221 WHERE id = '` + k.whole + `'` },
@@ -162,13 +163,17 @@ func TestVerify_Broken(t *testing.T) {
 		},
 		{
 			"the last charge deleted", func(k kept) string { return `DELETE FROM charge_row WHERE id = '` + k.void + `'` },
-			map[string][]string{hourly: {"in the hour from 2026-03-14T15:00Z"}, cites: {"ACCOUNT", "not there"}},
+			map[string][]string{hourly: {"in the hour from 2026-03-14T15:00Z"}, cites: {"VOID", "not there"}, found: {"WHOLE"}},
 		},
 		{
-			"the chain led to another account", func(k kept) string {
-				return `UPDATE account SET last = (SELECT last FROM account WHERE id = '` + k.account + `') WHERE name = 'Other'`
+			"usage led to an older charge", func(k kept) string { return `UPDATE usage_row SET last = '` + k.whole + `'` },
+			map[string][]string{found: {"VOID"}},
+		},
+		{
+			"the chain led to another hour", func(k kept) string {
+				return `UPDATE charge_row SET created_at = created_at + 3600000000 WHERE id = '` + k.whole + `'`
 			},
-			map[string][]string{cites: {"acct_", "not there"}},
+			map[string][]string{hourly: {"in the hour from 2026-03-14T15:00Z"}, cites: {"not there"}},
 		},
 		{
 			"an outcome deleted", func(k kept) string { return `DELETE FROM outcome WHERE state = 'voided'` },
@@ -234,11 +239,13 @@ func TestVerify_Broken(t *testing.T) {
 		},
 		{
 			"usage deleted", func(k kept) string { return `DELETE FROM usage_row` },
-			map[string][]string{hourly: {"ACCOUNT", "is 0, it should be 0.00000044"}},
+			map[string][]string{hourly: {"ACCOUNT", "is 0, it should be 0.00000044"}, found: {"VOID"}},
 		},
 		{
-			"usage of nobody", func(k kept) string { return `INSERT INTO usage_row VALUES (77, 1, 1, 1, 0, 0, 0, 5, 0)` },
-			map[string][]string{hourly: {"account 77 in the hour from 1970-01-01T01:00Z", "is 0.000000005, it should be 0"}},
+			"usage of nobody", func(k kept) string {
+				return `INSERT INTO usage_row VALUES (77, 1, 1, 1, 0, 0, 0, 5, 0, 0, 0, 0, 5, NULL)`
+			},
+			map[string][]string{hourly: {"account 77 in the hour from 1970-01-01T01:00Z", "is 0.000000005, it should be 0"}, cites: {"usage of account 77"}},
 		},
 		{
 			"a refund raised", func(k kept) string {
