@@ -19,6 +19,7 @@ import (
 	"github.com/parley-ai/parley/internal/idempotency"
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ratelimit"
+	"github.com/parley-ai/parley/internal/refusal"
 	"github.com/parley-ai/parley/internal/telemetry"
 	"github.com/parley-ai/parley/internal/wire"
 )
@@ -33,7 +34,7 @@ type Authenticator interface {
 	Authenticate(values []string, now time.Time) (*account.Principal, error)
 }
 
-// Config is what the door opens to. All fields but Proxies and Observe are required.
+// Config is what the door opens to. All fields but Proxies, Refused and Observe are required.
 type Config struct {
 	Chat    Completer
 	Keys    Authenticator
@@ -53,6 +54,9 @@ type Config struct {
 	Idempotency *idempotency.Room
 	// Base ends when every call is cut, whoever waits for it.
 	Base context.Context //nolint:containedctx // the life of the server, which is longer than any request's
+	// Refused is told of every call that was refused or failed before it was admitted; nil
+	// tells nobody. It must be quick.
+	Refused func(refusal.Record)
 	// Observe is told of every request at its end; nil tells nobody. It must be quick.
 	Observe func(Observation)
 }
@@ -89,6 +93,8 @@ type exchange struct {
 	call   chat.Summary
 	err    error
 	model  string
+	// maxTokens is what the caller asked for; 0 without.
+	maxTokens int
 
 	limited bool        // the headers of the limits are set
 	hurried atomic.Bool // the answer is broken off
@@ -152,6 +158,7 @@ func (s *server) close(x *exchange) {
 	}
 	s.log(x)
 	s.observe(x)
+	s.refused(x)
 	if p != nil {
 		panic(p)
 	}

@@ -35,6 +35,7 @@ import (
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/payment"
 	"github.com/parley-ai/parley/internal/ratelimit"
+	"github.com/parley-ai/parley/internal/refusal"
 	"github.com/parley-ai/parley/internal/routing"
 	"github.com/parley-ai/parley/internal/store"
 	"github.com/parley-ai/parley/internal/telemetry"
@@ -54,6 +55,7 @@ type door struct {
 	client   *http.Client
 	db       *store.DB
 	ledger   *ledger.Ledger
+	refusals *refusal.Recorder
 	keys     *apikey.Keyring
 	repeats  *idempotency.Room
 	accounts *account.Directory
@@ -126,6 +128,8 @@ func open(t testing.TB, p upstream.Provider) *door {
 	config.Base, config.Idempotency = base, d.repeats
 	config.Payments, err = payment.New(payment.Options{SecretKey: "sk_test", WebhookSecret: stripeSecret}, d.ledger)
 	must(t, err)
+	d.refusals = refusal.NewRecorder(db, func(err error) { t.Error(err) })
+	config.Refused = d.refusals.Add
 	d.Server = &httpserver.Server{
 		Handler: api.New(config), Reject: api.Reject(config),
 		BaseContext: func(net.Listener) context.Context { return base },

@@ -33,7 +33,7 @@ func (s *server) chatCompletions(x *exchange, _ string) error {
 	if invalid != nil {
 		return invalid
 	}
-	x.model, x.stream = req.Model, req.Stream
+	x.model, x.stream, x.maxTokens = req.Model, req.Stream, req.MaxTokens
 	call := chat.Call{RequestID: x.id, Caller: x.caller, Request: req, Now: x.now}
 	if keys := x.r.Header["Idempotency-Key"]; keys != nil {
 		return s.once(x, call, keys, body)

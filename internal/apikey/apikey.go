@@ -75,6 +75,18 @@ type UnknownError struct {
 
 func (e *UnknownError) Error() string { return "unknown API key" }
 
+// DeniedError is a key that is known and does not work: Err is [ErrSuspended], [ErrRevoked]
+// or [ErrExpired].
+type DeniedError struct {
+	KeyID, AccountID string
+	Err              error
+}
+
+func (e *DeniedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *DeniedError) Unwrap() error { return e.Err }
+
 // Store keeps keys.
 type Store interface {
 	Keys(ctx context.Context) ([]Key, error)
@@ -237,8 +249,7 @@ func (e *entry) view() Key {
 }
 
 // Authenticate says who presents the values of an Authorization header. It fails
-// with [ErrMissing], [ErrMalformed], [*UnknownError], [ErrSuspended], [ErrRevoked]
-// or [ErrExpired]; a suspended account comes before every other state of a valid key.
+// with [ErrMissing], [ErrMalformed], [*UnknownError] or [*DeniedError]; a suspended account comes before every other state of a valid key.
 func (r *Keyring) Authenticate(values []string, now time.Time) (*account.Principal, error) {
 	token, err := bearer(values)
 	if err != nil {
@@ -261,13 +272,13 @@ func (r *Keyring) Authenticate(values []string, now time.Time) (*account.Princip
 		return nil, &UnknownError{Token: token}
 	}
 	if a.Status != account.Active {
-		return nil, ErrSuspended
+		return nil, &DeniedError{KeyID: e.ID, AccountID: a.ID, Err: ErrSuspended}
 	}
 	switch e.Status(now) {
 	case "revoked":
-		return nil, ErrRevoked
+		return nil, &DeniedError{KeyID: e.ID, AccountID: a.ID, Err: ErrRevoked}
 	case "expired":
-		return nil, ErrExpired
+		return nil, &DeniedError{KeyID: e.ID, AccountID: a.ID, Err: ErrExpired}
 	}
 	e.used.stamp(now)
 	id := a.PlanAt(now)

@@ -26,6 +26,7 @@ import (
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/config"
 	"github.com/parley-ai/parley/internal/ratelimit"
+	"github.com/parley-ai/parley/internal/refusal"
 	"github.com/parley-ai/parley/internal/routing"
 	"github.com/parley-ai/parley/internal/telemetry"
 	"github.com/parley-ai/parley/internal/upstream"
@@ -80,6 +81,7 @@ type App struct {
 	cutCalls  context.CancelCauseFunc // ends base
 	reject    func(w http.ResponseWriter, status int, reason string)
 	limiter   *ratelimit.Limiter
+	refusals  *refusal.Recorder
 	state     atomic.Int32
 	cut       chan struct{} // one token: a second signal
 	first     *firstStart   // nil on a later start
@@ -208,6 +210,8 @@ func (a *App) door() (*api.Config, error) {
 		}
 	}
 	a.requests = telemetry.NewGatherer(a.options.Stderr)
+	a.refusals = refusal.NewRecorder(a.rooms.db, func(err error) { a.log.Warn("refusals not written", "error", err) })
+	a.metrics.Dropped(a.refusals.Dropped)
 	line := &chat.Service{
 		Catalog: a.rooms.catalog, Ledger: a.rooms.ledger, Limiter: a.limiter,
 		Router: countedRouter{router, a.metrics}, Describe: api.Describe,
@@ -225,6 +229,7 @@ func (a *App) door() (*api.Config, error) {
 		Log:         telemetry.NewLines(a.requests, a.options.JSONLog),
 		Idempotency: a.rooms.repeats,
 		Base:        a.base,
+		Refused:     a.refusals.Add,
 		Observe:     observe(a.metrics),
 	}
 	if a.rooms.payments != nil {

@@ -74,6 +74,7 @@ func (a *App) Run(ctx context.Context) error {
 	if hooks := endpoints(a.config); len(hooks) > 0 {
 		group.Go(func() { webhook.New(a.rooms.db, hooks, a.log).Run(rest) })
 	}
+	group.Go(func() { a.refusals.Run(rest) })
 	group.Go(func() {
 		if err := a.rooms.keys.Run(rest); err != nil && rest.Err() == nil {
 			a.log.Warn("key use not noted", "error", err)

@@ -67,8 +67,8 @@ func TestOutputBound(t *testing.T) {
 // Refusals by size and credit, with their numbers, and the trace that they do not leave.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	short := func(need, left, held money.Amount, fits int) error {
-		return &chat.ShortfallError{InsufficientError: ledger.InsufficientError{Need: need, Available: left, Held: held}, Fits: fits}
+	short := func(need, left money.Amount, prompt, fits int) error {
+		return &chat.ShortfallError{InsufficientError: ledger.InsufficientError{Need: need, Available: left}, Prompt: prompt, Fits: fits}
 	}
 	for _, tt := range []struct {
 		name   string
@@ -88,11 +88,11 @@ func TestRefusals(t *testing.T) {
 		{"context before output", "m", 100, 51, 0, nil, &chat.ContextError{Window: 100, Tokens: 100}},
 		{"output before credit", "m", 10, 51, 0, nil, &chat.OutputError{Param: "max_tokens", Given: 51, Limit: 50}},
 		{"no credit", "m", 10, 0, 0, nil, chat.ErrNoCredit},
-		{"less than 16 tokens", "m", 10, 0, 100 + 20*16 - 1, nil, short(420, 419, 0, 15)},
-		{"less than the caller's limit", "m", 10, 10, 100 + 20*10 - 1, nil, short(300, 299, 0, 9)},
-		{"nothing after the prompt", "m", 10, 1, 119, nil, short(120, 119, 0, 0)},
-		{"less than the prompt", "m", 10, 1, 99, nil, short(120, 99, 0, 0)},
-		{"less than the clamped limit", "m", 95, 50, 1049, nil, short(1050, 1049, 0, 4)},
+		{"less than 16 tokens", "m", 10, 0, 100 + 20*16 - 1, nil, short(420, 419, 10, 15)},
+		{"less than the caller's limit", "m", 10, 10, 100 + 20*10 - 1, nil, short(300, 299, 10, 9)},
+		{"nothing after the prompt", "m", 10, 1, 119, nil, short(120, 119, 10, 0)},
+		{"less than the prompt", "m", 10, 1, 99, nil, short(120, 99, 10, 0)},
+		{"less than the clamped limit", "m", 95, 50, 1049, nil, short(1050, 1049, 95, 4)},
 	} {
 		for _, stream := range []bool{false, true} {
 			p := answer()
@@ -136,7 +136,7 @@ func TestBudget(t *testing.T) {
 	}
 	refused := func(what string, err error, need, left money.Amount, fits int) {
 		t.Helper()
-		want := chat.ShortfallError{InsufficientError: ledger.InsufficientError{Need: need, Available: left}, Fits: fits, Budget: true}
+		want := chat.ShortfallError{InsufficientError: ledger.InsufficientError{Need: need, Available: left}, Prompt: 10, Fits: fits, Budget: true}
 		if e, ok := errors.AsType[*chat.ShortfallError](err); !ok || *e != want {
 			t.Errorf("%s gives %v, want %+v", what, err, want)
 		}

@@ -36,7 +36,9 @@ func (e *ModelError) Unwrap() error { return e.Err }
 // LimitError is a call that would break a limit on requests, tokens or calls at once.
 type LimitError struct {
 	ratelimit.DeniedError
-	Model string
+	Model  string
+	Prompt int // tokens
+	Fits   int // how long each choice could be that the call would have passed, 0 for none
 }
 
 func (e *LimitError) Error() string { return e.DeniedError.Error() }
@@ -78,6 +80,7 @@ func (e *ShortError) Error() string {
 // prompt is.
 type ShortfallError struct {
 	ledger.InsufficientError
+	Prompt int // tokens
 	Fits   int
 	Budget bool
 }

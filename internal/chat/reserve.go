@@ -52,7 +52,7 @@ func (r *run) reserve() error {
 	r.ticket = ticket
 	r.emit.Limits(status)
 	if d, ok := errors.AsType[*ratelimit.DeniedError](err); ok {
-		return &LimitError{DeniedError: *d, Model: r.model.ID}
+		return r.denied(d, prompt)
 	}
 	id := ident.CompletionOf(r.call.RequestID)
 	hold, err := s.Ledger.Reserve(ledger.Call{
@@ -72,6 +72,18 @@ func (r *run) reserve() error {
 	return nil
 }
 
+// denied adds to a refusal of the limiter what would have passed.
+func (r *run) denied(d *ratelimit.DeniedError, prompt int) error {
+	e := &LimitError{DeniedError: *d, Model: r.model.ID, Prompt: prompt}
+	if d.Kind == ratelimit.Tokens {
+		e.Fits = max(0, int(d.Limit-d.Used)-prompt) / r.call.Request.N
+		if d.Never {
+			e.Fits = max(0, int(d.Limit)-prompt) / r.call.Request.N
+		}
+	}
+	return e
+}
+
 // budget is what the ledger has to know of the key's.
 func (r *run) budget() ledger.Budget {
 	b := r.call.Caller.Budget
@@ -84,12 +96,12 @@ func (r *run) exhausted(prompt, least int, s ledger.Spending) error {
 	if err != nil {
 		return err
 	}
-	return &ShortfallError{InsufficientError: ledger.InsufficientError{Need: need, Held: s.Held}, Budget: true}
+	return &ShortfallError{InsufficientError: ledger.InsufficientError{Need: need, Held: s.Held}, Prompt: prompt, Budget: true}
 }
 
 // short adds to a refusal of the ledger what would have fitted.
 func (r *run) short(err error, prompt int) error {
-	e := &ShortfallError{}
+	e := &ShortfallError{Prompt: prompt}
 	if short, ok := errors.AsType[*ledger.InsufficientError](err); ok {
 		e.InsufficientError = *short
 	} else if short, ok := errors.AsType[*ledger.BudgetError](err); ok {

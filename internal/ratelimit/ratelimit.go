@@ -40,8 +40,22 @@ const (
 	Concurrency Kind = "concurrency"
 )
 
+// Scope is whose limit it is.
+type Scope string
+
+// The scopes of limits.
+const (
+	AccountScope Scope = "account"
+	KeyScope     Scope = "key"
+	ModelScope   Scope = "model" // of the account's calls of one model
+)
+
+// scopes are those of places.
+var scopes = [...]Scope{AccountScope, KeyScope, ModelScope}
+
 // DeniedError is a call that would break a limit.
 type DeniedError struct {
+	Scope      Scope
 	Kind       Kind
 	Limit      int64
 	Used       int64
@@ -177,6 +191,7 @@ func (l *Limiter) Take(now time.Time, c Claim) (*Ticket, Status, error) {
 			continue
 		}
 		if d := p.scope.check(at, p.limits, c.Tokens); d != nil {
+			d.Scope = scopes[i]
 			return nil, t.places.status(at), d
 		}
 	}

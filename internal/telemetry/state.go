@@ -41,6 +41,16 @@ func (m *Metrics) Ready(f func() bool) {
 	}))
 }
 
+// Dropped reports by f, at every scrape, how many refusals were not written down.
+func (m *Metrics) Dropped(f func() int64) {
+	if m == nil {
+		return
+	}
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "parley_refusals_dropped_total", Help: "Refusals that nobody can be told about later: more came than could be written.",
+	}, func() float64 { return float64(f()) }))
+}
+
 // Engines reports by f, at every scrape, what the engines do, by the ids of their
 // upstreams. It is to be called once.
 func (m *Metrics) Engines(f func() map[string]Engine) {

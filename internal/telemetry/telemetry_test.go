@@ -31,6 +31,7 @@ func scrape(t *testing.T, m *telemetry.Metrics) string {
 func everything() *telemetry.Metrics {
 	m := telemetry.New("1.2.3")
 	m.Ready(func() bool { return true })
+	m.Dropped(func() int64 { return 3 })
 	m.Engines(func() map[string]telemetry.Engine {
 		return map[string]telemetry.Engine{"local": {
 			Running: 1, Waiting: 2, PagesUsed: 3, PagesTotal: 4, Generated: 5, Prompt: 6, Steps: 7,

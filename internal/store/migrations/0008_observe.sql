@@ -64,7 +64,7 @@ CREATE TABLE refusal (
 ) WITHOUT ROWID;
 CREATE INDEX refusal_account ON refusal (account_id, id);
 
--- How many there were, also of those whose rows are gone or were never written.
+-- How many there were, also of those whose rows are gone.
 CREATE TABLE refusal_hour (
   account_id TEXT NOT NULL,
   hour       BIGINT NOT NULL,
