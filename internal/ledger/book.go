@@ -161,9 +161,19 @@ func (b *book) receipts() []Receipt {
 	defer b.mu.Unlock()
 	var rs []Receipt
 	for h := range b.running {
-		r := h.receipt
-		r.CompletionTokens = int(h.delivered.Load())
-		rs = append(rs, r)
+		rs = append(rs, h.sofar())
 	}
 	return rs
+}
+
+// find returns the receipt so far of a call that is under way.
+func (b *book) find(requestID string) (Receipt, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for h := range b.running {
+		if h.receipt.RequestID == requestID {
+			return h.sofar(), true
+		}
+	}
+	return Receipt{}, false
 }

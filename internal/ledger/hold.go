@@ -113,6 +113,13 @@ func (h *Hold) Delivered(tokens int) {
 	}
 }
 
+// sofar is the receipt of the call while it runs. The caller has locked the book.
+func (h *Hold) sofar() Receipt {
+	r := h.receipt
+	r.CompletionTokens = int(h.delivered.Load())
+	return r
+}
+
 // Settle charges what o used, at the price of the reservation, and returns when the
 // charge is durable: only then may the end of the answer be released. The rest of the
 // hold returns to the account. It fails with [ErrUnavailable] or [ErrResolved].

@@ -279,6 +279,15 @@ func (l *Ledger) Balance(accountID string) Balance { return l.book(accountID).ba
 // under way, in no order.
 func (l *Ledger) Running(accountID string) []Receipt { return l.book(accountID).receipts() }
 
+// Find returns the receipt of a call that is under way, whosever it is.
+func (l *Ledger) Find(requestID string) (r Receipt, ok bool) {
+	l.books.Range(func(_, b any) bool {
+		r, ok = b.(*book).find(requestID)
+		return !ok
+	})
+	return r, ok
+}
+
 // Close waits until everything queued is durable and stops the committer. Calls
 // that are still running can no longer be settled.
 func (l *Ledger) Close() error {

@@ -122,6 +122,12 @@ func TestSettle(t *testing.T) {
 		if got, want := b.Balance(a), (ledger.Balance{Granted: 1000, Held: 500, Running: 1}); got != want {
 			t.Errorf("stream %v: Balance after Reserve = %+v, want %+v", stream, got, want)
 		}
+		if r, ok := b.Find(b.Running(a)[0].RequestID); !ok || r.AccountID != a || r.State != ledger.Running {
+			t.Errorf("Find of a running call = %+v, %v", r, ok)
+		}
+		if r, ok := b.Find("req_none"); ok {
+			t.Errorf("Find of no call = %+v", r)
+		}
 		if rs := b.Running(a); len(rs) != 1 || rs[0].State != ledger.Running {
 			t.Errorf("stream %v: Running = %+v, want one receipt", stream, rs)
 		}

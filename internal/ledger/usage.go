@@ -26,6 +26,16 @@ type Usage struct {
 	CompletionTokens int64
 	Charge           money.Amount
 	WrittenOff       money.Amount
+	// Failed, Refused and Left are the calls that did not end well, by their [Class].
+	Failed, Refused, Left int64
+}
+
+// UsageFilter says which usage of an account is added up. What is empty does not filter.
+type UsageFilter struct {
+	AccountID string // must be given
+	KeyID     string
+	Model     string
+	From, To  time.Time // full hours; To is not in it
 }
 
 // Statement is how the balance of an account went from Opening to Closing: every line

@@ -228,7 +228,7 @@ func (s *scope) check(at time.Duration, l Limits, tokens int64) *DeniedError {
 func (p *places) status(at time.Duration) (s Status) {
 	least := func(dst *Window, w *window, limit, used int64) {
 		if left := max(0, limit-used); limit > 0 && (dst.Limit == 0 || left < dst.Remaining) {
-			*dst = Window{Limit: limit, Remaining: left, Reset: w.empty(at)}
+			*dst = Window{Limit: limit, Remaining: left, Reset: w.empty(at, (*group).holds)}
 		}
 	}
 	p.all(func(p *place) {

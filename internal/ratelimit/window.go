@@ -32,6 +32,9 @@ type window struct {
 	tokens   int64
 }
 
+// holds reports whether there is anything in the group.
+func (g *group) holds() bool { return g.requests != 0 || g.tokens != 0 }
+
 func (w *window) group(n int64) *group { return &w.ring[n&int64(len(w.ring)-1)] }
 
 // advance lets go of what is a minute old at that time.
@@ -117,10 +120,10 @@ func (w *window) wait(now time.Duration, sum, need, limit int64, count func(*gro
 	return span
 }
 
-// empty is how long until nothing is left in the window.
-func (w *window) empty(now time.Duration) time.Duration {
+// empty is how long until no group that counts is left in the window.
+func (w *window) empty(now time.Duration, counts func(*group) bool) time.Duration {
 	for n := w.next - 1; n >= w.oldest; n-- {
-		if g := w.group(n); g.requests != 0 || g.tokens != 0 {
+		if g := w.group(n); counts(g) {
 			return g.last + span - now
 		}
 	}

@@ -96,7 +96,7 @@ func TestReceiptPage(t *testing.T) {
 	all := append(someCalls(t, db, rng, accounts[:1], 300), someCalls(t, db, rng, accounts[1:], 11_000)...)
 	clean(t, db)
 	pick := func(of ...string) string { return of[rng.IntN(len(of))] }
-	for range 60 {
+	for range 30 {
 		f := ledger.Filter{
 			AccountID: pick(accounts...), KeyID: pick("", "key_0", "key_1", "key_9"), Model: pick("", "", "m"),
 			Class: ledger.Class(pick("", "", "answered", "left", "refused", "failed")), Least: money.Amount(rng.IntN(3) * 500),

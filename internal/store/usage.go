@@ -65,7 +65,8 @@ func (b *batch) roll(ctx context.Context) error {
 
 // sums are the columns of usage_row that ledger.Usage has.
 const sums = `coalesce(sum(calls), 0), coalesce(sum(prompt_tokens), 0), coalesce(sum(cached_tokens), 0),
-	coalesce(sum(completion_tokens), 0), coalesce(sum(amount), 0), coalesce(sum(written_off), 0)`
+	coalesce(sum(completion_tokens), 0), coalesce(sum(amount), 0), coalesce(sum(written_off), 0),
+	coalesce(sum(failed), 0), coalesce(sum(refused), 0), coalesce(sum(gone), 0)`
 
 // groups are the columns and formats of ledger.By.
 var groups = map[ledger.By]string{
@@ -77,15 +78,41 @@ var groups = map[ledger.By]string{
 
 // Usage adds up what an account used from the hour of from to before the hour of to.
 func (d *DB) Usage(ctx context.Context, accountID string, from, to time.Time, by ledger.By) ([]ledger.Usage, error) {
+	return d.UsageOf(ctx, ledger.UsageFilter{AccountID: accountID, From: from, To: to}, by)
+}
+
+// UsageOf adds up usage in groups, in the order of their names.
+func (d *DB) UsageOf(ctx context.Context, f ledger.UsageFilter, by ledger.By) ([]ledger.Usage, error) {
 	group, ok := groups[by]
 	if !ok {
 		return nil, fmt.Errorf("usage cannot be added up by %q", by)
 	}
 	rs, err := d.read.QueryContext(ctx, `SELECT `+group+` AS name, `+sums+` FROM usage_row JOIN terms ON number = terms
-		WHERE account = (SELECT number FROM account WHERE id = $1) AND hour >= $2 AND hour < $3 GROUP BY name ORDER BY name`, accountID, from.UnixMicro()/hour, to.UnixMicro()/hour)
+		WHERE account = (SELECT number FROM account WHERE id = $1) AND hour >= $2 AND hour < $3 AND ($4 = '' OR key_id = $4) AND ($5 = '' OR model = $5)
+		GROUP BY name ORDER BY name`, f.AccountID, f.From.UnixMicro()/hour, f.To.UnixMicro()/hour, f.KeyID, f.Model)
 	return rows(rs, err, func(rs *sql.Rows, u *ledger.Usage) error {
-		return rs.Scan(&u.Group, &u.Calls, &u.PromptTokens, &u.CachedTokens, &u.CompletionTokens, &u.Charge, &u.WrittenOff)
+		return rs.Scan(&u.Group, &u.Calls, &u.PromptTokens, &u.CachedTokens, &u.CompletionTokens, &u.Charge, &u.WrittenOff, &u.Failed, &u.Refused, &u.Left)
 	})
+}
+
+// Pace is what an account spent a day, of its last full days before now. The day of its
+// first call is not a full one.
+func (d *DB) Pace(ctx context.Context, accountID string, now time.Time) (p ledger.Pace, err error) {
+	const hours = 24
+	today := now.UnixMicro() / hour / hours
+	var first sql.NullInt64
+	const number = `(SELECT number FROM account WHERE id = $1)`
+	err = d.read.QueryRowContext(ctx, `SELECT min(hour) FROM usage_row WHERE account = `+number, accountID).Scan(&first)
+	if err != nil || !first.Valid {
+		return p, err
+	}
+	p.Days = int(min(ledger.PaceDays, max(0, today-first.Int64/hours-1)))
+	if p.Days == 0 {
+		return p, nil
+	}
+	err = d.read.QueryRowContext(ctx, `SELECT coalesce(sum(amount), 0) / $4 FROM usage_row WHERE account = `+number+` AND hour >= $2 AND hour < $3`,
+		accountID, (today-int64(p.Days))*hours, today*hours, p.Days).Scan(&p.PerDay)
+	return p, err
 }
 
 // entries are all changes of the balance of the account $1: each its time, kind, text,

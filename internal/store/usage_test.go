@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -102,5 +103,85 @@ func TestStatement(t *testing.T) {
 	}
 	if balance := query[money.Amount](t, k.DB, `SELECT granted - posted FROM account WHERE name = 'Acme'`); closing != balance {
 		t.Errorf("the statements end at %d, the balance is %d", closing, balance)
+	}
+}
+
+// Usage is filtered by key and model, and says how calls ended.
+func TestUsageOf(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := open(t, t.TempDir())
+	acct := addAccount(t, db, "Acme")
+	all := someCalls(t, db, rand.New(rand.NewPCG(3, 4)), []string{acct}, 400)
+	from, to := at.Truncate(time.Hour), at.Truncate(time.Hour).Add(8*time.Hour)
+	for _, f := range []ledger.UsageFilter{{}, {KeyID: "key_1"}, {Model: "n"}, {KeyID: "key_2", Model: "m"}, {KeyID: "key_9"}} {
+		f.AccountID, f.From, f.To = acct, from, to
+		want := map[string]ledger.Usage{}
+		for _, r := range all {
+			if r.CreatedAt.Before(from) || !r.CreatedAt.Before(to) || f.KeyID != "" && f.KeyID != r.KeyID || f.Model != "" && f.Model != r.Model {
+				continue
+			}
+			u := want[r.Model]
+			u.Group = r.Model
+			u.Calls++
+			u.PromptTokens += int64(r.PromptTokens)
+			u.CachedTokens += int64(r.CachedTokens)
+			u.CompletionTokens += int64(r.CompletionTokens)
+			u.Charge += r.Charge
+			switch r.Class() {
+			case ledger.Failed:
+				u.Failed++
+			case ledger.Refused:
+				u.Refused++
+			case ledger.Left:
+				u.Left++
+			}
+			want[r.Model] = u
+		}
+		list, err := db.UsageOf(ctx, f, ledger.ByModel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]ledger.Usage{}
+		for _, u := range list {
+			got[u.Group] = u
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", f, diff)
+		}
+	}
+}
+
+// The pace is the mean of full days: not of today, and not of the day of the first call.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := open(t, t.TempDir())
+	price := savePrice(t, db, model())
+	acct := addAccount(t, db, "Acme")
+	today := at.Truncate(24 * time.Hour)
+	commit(t, db, grant(acct, 1_000_000, ""))
+	for _, c := range []struct {
+		day  int // of the call, before today
+		want ledger.Pace
+	}{
+		{0, ledger.Pace{}},
+		{1, ledger.Pace{}},
+		{2, ledger.Pace{PerDay: 220, Days: 1}},
+		{4, ledger.Pace{PerDay: 440 / 3, Days: 3}},
+		{30, ledger.Pace{PerDay: 660 / 7, Days: 7}},
+		{8, ledger.Pace{PerDay: 660 / 7, Days: 7}},
+		{7, ledger.Pace{PerDay: 880 / 7, Days: 7}},
+	} {
+		r := receipt(acct, price, false)
+		r.CreatedAt = today.AddDate(0, 0, -c.day).Add(23 * time.Hour)
+		commit(t, db, ledger.Op{Close: &r})
+		got, err := db.Pace(ctx, acct, today.Add(23*time.Hour+59*time.Minute))
+		if err != nil || got != c.want {
+			t.Errorf("with a call %d days ago: %+v, %v, want %+v", c.day, got, err, c.want)
+		}
+	}
+	if got, err := db.Pace(ctx, "acct_none", at); err != nil || got != (ledger.Pace{}) {
+		t.Errorf("the pace of nobody: %+v, %v", got, err)
 	}
 }
