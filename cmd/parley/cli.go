@@ -51,6 +51,7 @@ type cli struct {
 	} `cmd:"" help:"API keys of accounts."`
 	Refund    refund    `cmd:"" help:"Give back what a call was charged."`
 	Receipts  receipts  `cmd:"" help:"List the calls of an account, newest first."`
+	Explain   explain   `cmd:"" help:"Tell how a call was charged or why it was refused."`
 	Usage     usage     `cmd:"" help:"Add up what an account used."`
 	Statement statement `cmd:"" help:"Print a month of an account as CSV."`
 	Audit     struct {

@@ -18,9 +18,11 @@ import (
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/explain"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
 	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/refusal"
 )
 
 // accounts is what admin asks of account.Directory.
@@ -65,6 +67,7 @@ type archive interface {
 	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
 	Backup(ctx context.Context, to string) (ledger.Report, error)
 	outbox
+	Refusals(ctx context.Context, f refusal.Filter) ([]refusal.Record, error)
 }
 
 // offer is what admin asks of catalog.Catalog.
@@ -89,6 +92,8 @@ type Config struct {
 	Status func() Status
 	// Payments makes pages to pay on; nil where the configuration has none.
 	Payments checkout
+	// Explain tells what became of a request.
+	Explain *explain.Room
 	// Engines are those of the process, in any order.
 	Engines func() []Engine
 }
@@ -132,6 +137,8 @@ func New(c Config) http.Handler {
 		{"GET /admin/v1/accounts/{account}/keys", s.listKeys},
 		{"POST /admin/v1/accounts/{account}/keys", s.createKey},
 		{"GET /admin/v1/accounts/{account}/receipts", s.receipts},
+		{"GET /admin/v1/requests/{request}", s.explain},
+		{"GET /admin/v1/accounts/{account}/refusals", s.refusals},
 		{"GET /admin/v1/keys/{key}", s.showKey},
 		{"PATCH /admin/v1/keys/{key}", s.setKey},
 		{"POST /admin/v1/keys/{key}/revoke", s.revokeKey},
@@ -154,13 +161,13 @@ func New(c Config) http.Handler {
 	return mux
 }
 
-// answer writes what handle returns, or its error by the table of refusal.
+// answer writes what handle returns, or its error by the table of refusals.
 func answer(handle func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status := http.StatusOK
 		value, err := handle(r.WithContext(audit.WithActor(r.Context(), r.Header.Get(actorHeader))))
 		if err != nil {
-			e := refusal(err)
+			e := refused(err)
 			status, value = e.Status, envelope{Error: e}
 		}
 		w.Header().Set("Content-Type", "application/json")

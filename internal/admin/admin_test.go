@@ -18,6 +18,8 @@ import (
 	"github.com/parley-ai/parley/internal/admin"
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/explain"
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
@@ -31,6 +33,7 @@ type house struct {
 	keys   *apikey.Keyring
 	ledger *ledger.Ledger
 	offer  *catalog.Catalog
+	db     *store.DB
 }
 
 func open(t *testing.T) *house {
@@ -71,14 +74,16 @@ func open(t *testing.T) *house {
 	must(accounts.Load(ctx))
 	keys := apikey.NewKeyring(db, accounts)
 	must(keys.Load(ctx))
+	requests := &explain.Room{Store: db, Running: books.Find, Account: accounts.ByID, Key: keys.Find, Models: offer.List, Nearest: config.Nearest}
 	api := admin.New(admin.Config{
+		Explain:  requests,
 		Accounts: accounts, Keys: keys, Ledger: books, Store: db, Catalog: offer,
 		Status: func() admin.Status { return admin.Status{Version: "test", Serving: true} },
 		Engines: func() []admin.Engine {
 			return []admin.Engine{{Upstream: "other"}, {Upstream: "local", Running: 3, Places: 16, TokensPerSecond: 141}}
 		},
 	})
-	return &house{Client: admin.Direct(api), api: api, keys: keys, ledger: books, offer: offer}
+	return &house{Client: admin.Direct(api), api: api, keys: keys, ledger: books, offer: offer, db: db}
 }
 
 // lab makes the account that most tests work on.

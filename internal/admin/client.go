@@ -231,6 +231,17 @@ func (c *Client) Receipts(ctx context.Context, name string, limit int) ([]Receip
 	return call[[]Receipt](ctx, c, "GET", accountPath(name, "/receipts?limit="+strconv.Itoa(limit)), nil)
 }
 
+// Request tells what became of the request of that id, or of the one that the completion
+// of that id answers.
+func (c *Client) Request(ctx context.Context, id string) (Explained, error) {
+	return call[Explained](ctx, c, "GET", "/requests/"+segment(id), nil)
+}
+
+// Refusals lists at most limit refused calls of an account, newest first.
+func (c *Client) Refusals(ctx context.Context, name string, limit int) ([]Refusal, error) {
+	return call[[]Refusal](ctx, c, "GET", accountPath(name, "/refusals?limit="+strconv.Itoa(limit)), nil)
+}
+
 // Verify proves the books. A broken invariant is no error: see [Verification].
 func (c *Client) Verify(ctx context.Context) (Verification, error) {
 	return call[Verification](ctx, c, "GET", "/ledger/verification", nil)

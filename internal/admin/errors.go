@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/explain"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/payment"
 	"github.com/parley-ai/parley/internal/webhook"
@@ -51,13 +52,14 @@ var refusals = [...]struct {
 	{apikey.ErrExpired, http.StatusConflict, "key_expired", "The key has expired.\nMake a new one: parley key create"},
 	{payment.ErrPrice, http.StatusBadRequest, "price_not_found", "The configuration's payment has no such price."},
 	{webhook.ErrNotFound, http.StatusNotFound, "delivery_not_found", "There is no such delivery; see parley webhook ls."},
+	{explain.ErrNotFound, http.StatusNotFound, "request_not_found", "Nothing is known of that request.\nIt was never made here, or it was refused more than 7 days ago, or so many were refused at once that it was not noted."},
 	{ledger.ErrAmount, http.StatusBadRequest, "invalid_amount", "The amount must be above 0, and no balance can exceed 9.2e9 IU."},
 	{ledger.ErrExpiry, http.StatusBadRequest, "invalid_expiry", "The credit would expire in the past."},
 	{ledger.ErrUnavailable, http.StatusInternalServerError, "ledger_unavailable", "The books cannot be written now, so nothing was added."},
 }
 
-// refusal gives err its place in the table; what has none is 500 with its own text.
-func refusal(err error) *Error {
+// refused gives err its place in the table; what has none is 500 with its own text.
+func refused(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}

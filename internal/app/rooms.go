@@ -12,6 +12,7 @@ import (
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/explain"
 	"github.com/parley-ai/parley/internal/idempotency"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
@@ -49,7 +50,7 @@ func openRooms(ctx context.Context, c *config.Config, dir string, m *telemetry.M
 		return r, err
 	}
 	if r.db, err = store.Open(ctx, dir); err != nil {
-		return r, explain(dir, err)
+		return r, explainOpen(dir, err)
 	}
 	if r.progress, err = store.OpenProgress(dir); err != nil {
 		return r, err
@@ -112,12 +113,19 @@ func (r *rooms) close() error {
 func (r *rooms) api(status func() admin.Status, engines func() []admin.Engine) http.Handler {
 	config := admin.Config{
 		Accounts: countedAccounts{r.accounts, r.metrics}, Keys: countedKeys{r.keys, r.metrics},
-		Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Gate: r.gate, Status: status, Engines: engines,
+		Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Gate: r.gate, Status: status, Engines: engines, Explain: r.explain(),
 	}
 	if r.payments != nil {
 		config.Payments = r.payments
 	}
 	return admin.New(config)
+}
+
+// explain knows what became of requests.
+func (r *rooms) explain() *explain.Room {
+	return &explain.Room{
+		Store: r.db, Running: r.ledger.Find, Account: r.accounts.ByID, Key: r.keys.Find, Models: r.catalog.List, Nearest: config.Nearest,
+	}
 }
 
 // offer is the configuration in the rooms' own words.
@@ -145,8 +153,8 @@ func offer(c *config.Config) (models []catalog.Model, plans []account.Plan) {
 	return models, plans
 }
 
-// explain says what an operator can do about a database that cannot be opened.
-func explain(dir string, err error) error {
+// explainOpen says what an operator can do about a database that cannot be opened.
+func explainOpen(dir string, err error) error {
 	switch {
 	case errors.Is(err, store.ErrNewerSchema):
 		return refuse("newer_schema",

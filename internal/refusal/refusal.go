@@ -65,13 +65,20 @@ func (r *Record) Reason(with wire.Refused) wire.Reason {
 	with.Param, with.Message = r.Param, r.Message
 	switch r.Rule {
 	case wire.RuleCredit, wire.RuleHeld, wire.RuleBudget:
-		if r.Asked > 0 {
-			with.Need, with.Left, with.Held = money.Amount(r.Asked).String(), money.Amount(r.Limit).String(), money.Amount(r.Held).String()
-		}
+		with.Need, with.Left, with.Held = r.Amounts()
 	default:
 		with.Limit, with.Used, with.Asked = r.Limit, r.Used, r.Asked
 	}
 	return with.Reason()
+}
+
+// Amounts are what a call that credit or a budget refused needed, what there was and what
+// running calls held, in IU; empty where the call was refused before that was counted.
+func (r *Record) Amounts() (need, left, held string) {
+	if r.Asked == 0 {
+		return "", "", ""
+	}
+	return money.Amount(r.Asked).String(), money.Amount(r.Limit).String(), money.Amount(r.Held).String()
 }
 
 // Store keeps refusals.
