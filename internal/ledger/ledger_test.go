@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/ident"
@@ -405,79 +403,4 @@ func TestAdmission(t *testing.T) {
 	if _, err := b.Reserve(b.call(a, false, 1)); err != nil {
 		t.Errorf("Reserve after opening again: %v", err)
 	}
-}
-
-// Random operations against a reference of a few lines.
-func TestAgainstReference(t *testing.T) {
-	t.Parallel()
-	b := open(t, t.TempDir(), nil)
-	rapid.Check(t, func(rt *rapid.T) {
-		a := b.account(t, 0)
-		var granted, posted, held int64
-		type running struct {
-			h    *ledger.Hold
-			held int64
-		}
-		var calls []running
-		rt.Repeat(map[string]func(*rapid.T){
-			"grant": func(rt *rapid.T) {
-				n := rapid.Int64Range(1, 5000).Draw(rt, "amount")
-				if _, err := b.Grant(context.Background(), ledger.Grant{AccountID: a, Amount: money.Amount(n)}); err != nil {
-					rt.Fatal(err)
-				}
-				granted += n
-			},
-			"reserve": func(rt *rapid.T) {
-				n := rapid.IntRange(1, 60).Draw(rt, "output")
-				stream := rapid.Bool().Draw(rt, "stream")
-				need := int64(100 + 20*n)
-				h, err := b.Reserve(b.call(a, stream, n))
-				if (err == nil) != (need <= granted-posted-held) {
-					rt.Fatalf("Reserve of %d with %d gives %v", need, granted-posted-held, err)
-				}
-				if err != nil {
-					return
-				}
-				if stream {
-					if err := h.Persist(); err != nil {
-						rt.Fatal(err)
-					}
-				}
-				held += need
-				calls = append(calls, running{h, need})
-			},
-			"end": func(rt *rapid.T) {
-				if len(calls) == 0 {
-					rt.Skip()
-				}
-				i := rapid.IntRange(0, len(calls)-1).Draw(rt, "call")
-				c := calls[i]
-				calls = append(calls[:i], calls[i+1:]...)
-				used := rapid.IntRange(0, c.h.OutputLimit()).Draw(rt, "used")
-				held -= c.held
-				if used == 0 {
-					if err := c.h.Void(done(0)); err != nil {
-						rt.Fatal(err)
-					}
-					return
-				}
-				posted += int64(100 + 20*used)
-				if _, err := c.h.Settle(done(used)); err != nil {
-					rt.Fatal(err)
-				}
-			},
-			"": func(rt *rapid.T) {
-				got := b.Balance(a)
-				if int64(got.Granted) != granted || int64(got.Posted) != posted || int64(got.Held) != held || got.Running != len(calls) {
-					rt.Fatalf("Balance = %+v, want granted %d, posted %d, held %d, running %d", got, granted, posted, held, len(calls))
-				}
-			},
-		})
-		for _, c := range calls {
-			if err := c.h.Void(done(0)); err != nil {
-				rt.Fatal(err)
-			}
-		}
-	})
-	b.verify(t)
 }

@@ -43,13 +43,13 @@ func size(full int) int {
 	return full / 10
 }
 
-// The one model costs 10 nano-IU a token of prompt and 20 one of answer; a prompt has 10
-// tokens, and the provider writes as many as it may.
-const prompt, inPrice, outPrice = 10, 10, 20
+// What a token of the one model costs; a prompt has 10 tokens, and the provider writes as
+// many as it may.
+const prompt, inPrice, cachedPrice, outPrice = 10, 10, 5, 20
 
 var (
 	models = []catalog.Model{{
-		ID: "m", ContextWindow: 1000, MaxOutput: 500, Price: money.Price{Input: inPrice, CachedInput: inPrice, Output: outPrice},
+		ID: "m", ContextWindow: 1000, MaxOutput: 500, Price: money.Price{Input: inPrice, CachedInput: cachedPrice, Output: outPrice},
 		Plans: []string{"p"}, Targets: []catalog.Target{{Upstream: "fake", Model: "x"}},
 	}}
 	plans = []account.Plan{{ID: "p"}}
@@ -61,6 +61,7 @@ type line struct {
 	db       *store.DB
 	progress *store.Progress
 	recovery ledger.Recovery
+	model    *catalog.Model
 }
 
 // open opens the data directory dir, which has the account of who.
@@ -88,6 +89,7 @@ func open(dir string) (l *line, err error) {
 	if l.Ledger, l.recovery, err = ledger.Open(ctx, l.db, l.progress); err != nil {
 		return l, err
 	}
+	l.model, _ = l.Catalog.Lookup("m", time.Now())
 	l.Limiter, l.Describe = ratelimit.New(time.Now()), api.Describe
 	l.Router = routing.New(map[string]upstream.Provider{"fake": upstreamtest.Choice(script)})
 	return l, nil
@@ -117,6 +119,14 @@ func (l *line) close() error {
 		errs = append(errs, l.db.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// account makes one without credit and returns its id.
+func (l *line) account(t testing.TB) string {
+	t.Helper()
+	a := account.Account{ID: ident.New(ident.Account), Name: ident.New("name "), Plan: "p", Status: account.Active, CreatedAt: time.Now()}
+	must(t, l.db.CreateAccount(context.Background(), a))
+	return a.ID
 }
 
 // furnish makes a data directory with an account that has credit.
@@ -160,8 +170,8 @@ type witness struct {
 	log      *witnesses
 	pieces   atomic.Int64
 	finished atomic.Bool
-	usage    wire.Usage   // once finished
-	admitted atomic.Int64 // when, in nanoseconds; 0 for never
+	usage    wire.Usage // once finished
+	counted  bool       // by the checker
 }
 
 var errGone = errors.New("broken pipe")
