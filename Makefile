@@ -44,6 +44,11 @@ prove: weights build ## Kill the server KILLS times (500), hold limits for two m
 	PARLEY_PROVE=$(KILLS) go test -count=1 -timeout 1h -v ./internal/proof/... ./internal/ledger/simulation/
 	PARLEY_PROVE=$(KILLS) go test -count=1 -timeout 1h -v -run '^TestEmbedded_(JSON|Schema|Tools)$$' ./internal/api/
 
+.PHONY: mutants
+mutants: ## Change the code of the money, one thing at a time: its tests must notice 90 %
+	go build -C tools -o ../.cache/bin/mutants ./mutants
+	.cache/bin/mutants $(ARGS)
+
 .PHONY: soak
 soak: weights build ## Ask the embedded model for everything at once for SOAK (10m); print figures
 	SOAK=$(SOAK) PARLEY_BIN=$(CURDIR)/bin/parley go test -count=1 -timeout 2h -v -run '^TestSoak$$' ./e2e/ $(ARGS)

@@ -53,8 +53,10 @@ func (f *figures) check(t *testing.T, dir string, ws *witnesses, power bool) {
 		f.compare(w, r, charged, power)
 		w.counted = true
 	}
-	for id := range charges {
-		f.found("round %d: %s is charged and nobody made it", f.rounds, id)
+	// Whoever was told no id, because the server died, may be charged all the same.
+	f.unheard = len(charges)
+	if f.unheard > ws.inFlight*f.rounds {
+		f.found("round %d: %d calls are charged and nobody made them", f.rounds, f.unheard)
 	}
 }
 

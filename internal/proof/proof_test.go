@@ -64,8 +64,16 @@ type line struct {
 	model    *catalog.Model
 }
 
-// open opens the data directory dir, which has the account of who.
-func open(dir string) (l *line, err error) {
+// seams are where a proof stands between the rooms; nil where it does not.
+type seams struct {
+	store    func(ledger.Store) ledger.Store
+	progress func(ledger.Progress) ledger.Progress
+}
+
+// open opens the data directory dir.
+func open(dir string) (*line, error) { return openWith(dir, seams{}) }
+
+func openWith(dir string, between seams) (l *line, err error) {
 	ctx := context.Background()
 	l = &line{Service: new(chat.Service)}
 	defer func() {
@@ -86,7 +94,15 @@ func open(dir string) (l *line, err error) {
 	if l.Catalog, err = catalog.New(offer); err != nil {
 		return l, err
 	}
-	if l.Ledger, l.recovery, err = ledger.Open(ctx, l.db, l.progress); err != nil {
+	var books ledger.Store = l.db
+	if between.store != nil {
+		books = between.store(books)
+	}
+	var progress ledger.Progress = l.progress
+	if between.progress != nil {
+		progress = between.progress(progress)
+	}
+	if l.Ledger, l.recovery, err = ledger.Open(ctx, books, progress); err != nil {
 		return l, err
 	}
 	l.model, _ = l.Catalog.Lookup("m", time.Now())
@@ -209,7 +225,8 @@ func (w *witness) Finish(_ []wire.FinishReason, u wire.Usage) error {
 
 // witnesses is what all callers of a data directory saw.
 type witnesses struct {
-	who *account.Principal
+	who      *account.Principal
+	inFlight int // calls whose id their caller may not learn when a server dies
 
 	mu    sync.RWMutex
 	ended bool // by a loss of power
@@ -266,8 +283,8 @@ func (ws *witnesses) load(l *line, n int, seed uint64) {
 
 // figures are what a proof counts.
 type figures struct {
-	rounds, finished, streams, recovered, voided, lostTokens, ahead int
-	wrong                                                           []string
+	rounds, finished, streams, recovered, voided, lostTokens, ahead, unheard int
+	wrong                                                                    []string
 }
 
 func (f *figures) found(format string, args ...any) {

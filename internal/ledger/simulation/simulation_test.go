@@ -23,12 +23,15 @@ import (
 	"github.com/parley-ai/parley/internal/money"
 )
 
-var oneSeed = flag.Uint64("seed", 0, "the one history to simulate")
+var (
+	oneSeed   = flag.Uint64("seed", 0, "the one history to simulate")
+	histories = flag.Uint64("histories", 1000, "how many histories to simulate")
+)
 
 // TestSimulation lives through 10,000 histories under make prove, 1,000 elsewhere.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	first, n := uint64(1), uint64(1000)
+	first, n := uint64(1), *histories
 	if os.Getenv("PARLEY_PROVE") != "" {
 		first, n = uint64(time.Now().UnixNano()), 10_000
 	}
