@@ -41,8 +41,13 @@ e2e: setup build ## Run the end-to-end tests against bin/parley (ARGS="-run Cras
 prove: weights build ## Kill the server KILLS times (500), hold limits for two minutes, 1,800 answers to their form, 10,000 idempotency keys
 	PARLEY_PROVE=$(KILLS) PARLEY_BIN=$(CURDIR)/bin/parley go test -count=1 -parallel 4 -timeout 2h -v \
 	  -run '^(TestCrash|TestIdempotency|TestLimits_|TestRevoke|TestStop_Under500|TestHostile|TestMemory)' ./e2e/ $(ARGS)
-	PARLEY_PROVE=$(KILLS) go test -count=1 -timeout 1h -v ./internal/proof/
+	PARLEY_PROVE=$(KILLS) go test -count=1 -timeout 1h -v ./internal/proof/... ./internal/ledger/simulation/
 	PARLEY_PROVE=$(KILLS) go test -count=1 -timeout 1h -v -run '^TestEmbedded_(JSON|Schema|Tools)$$|^TestIdempotency_Storm$$' ./internal/api/
+
+.PHONY: mutants
+mutants: ## Change the code of the money, one thing at a time: its tests must notice 90 %
+	go build -C tools -o ../.cache/bin/mutants ./mutants
+	.cache/bin/mutants $(ARGS)
 
 .PHONY: soak
 soak: weights build ## Ask the embedded model for everything at once for SOAK (10m); print figures
@@ -50,7 +55,7 @@ soak: weights build ## Ask the embedded model for everything at once for SOAK (1
 
 .PHONY: race
 race: weights ## Run the unit tests with the race detector only
-	CGO_ENABLED=1 go test -race -shuffle=on -count=1 $$(go list ./... | grep -v /e2e)
+	CGO_ENABLED=1 go test -race -shuffle=on -count=1 $$(go list ./... | grep -Ev '/e2e|/internal/proof')
 
 .PHONY: fuzz
 fuzz: ## Fuzz every target with FUZZTIME inputs each (20000x)

@@ -181,7 +181,13 @@ func (l *Ledger) ExpireDue(ctx context.Context, t time.Time) (next time.Time, er
 	if err != nil {
 		return next, err
 	}
-	for _, id := range accounts {
+	// Calls may have burned what was waited for, and the store sees nothing left of it.
+	l.expiring.Range(func(id, _ any) bool {
+		accounts = append(accounts, id.(string))
+		return true
+	})
+	slices.Sort(accounts)
+	for _, id := range slices.Compact(accounts) {
 		if err := l.expire(ctx, id, t); err != nil {
 			return next, err
 		}
@@ -203,7 +209,14 @@ func (l *Ledger) expire(ctx context.Context, accountID string, t time.Time) erro
 	b := l.book(accountID)
 	aside := b.setAside(most)
 	p := &pending{op: Op{Expire: &Expire{AccountID: accountID, Now: t, Most: aside}}, done: make(chan struct{})}
-	p.apply = func(r Result) { b.expire(aside, r.Amount, r.Left) }
+	p.apply = func(r Result) {
+		b.expire(aside, r.Amount, r.Left)
+		if r.Left > 0 {
+			l.expiring.Store(accountID, nil)
+		} else {
+			l.expiring.Delete(accountID)
+		}
+	}
 	l.send(p, false)
 	l.wait(p)
 	return p.err

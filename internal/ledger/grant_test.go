@@ -179,6 +179,33 @@ func TestExpire(t *testing.T) {
 	b.verify(t)
 }
 
+// A call burns what was waited for, and that is noted before anybody looks again: the
+// credit that was kept from others for it is theirs.
+func TestExpire_BurnedMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := open(t, t.TempDir(), nil)
+	a := b.account(t, 0)
+	b.grant(t, ledger.Grant{AccountID: a, Amount: 140, Note: "promo", Kind: ledger.Promo, ExpiresAt: time.Now().Add(time.Hour)})
+	h, err := b.Reserve(b.call(a, false, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := time.Now().Add(2 * time.Hour)
+	b.expire(t, late)
+	if got := b.Balance(a).Expiring; got != 140 {
+		t.Errorf("%d wait for the call, want 140", got)
+	}
+	if _, err := h.Settle(done(2)); err != nil { // all of it
+		t.Fatal(err)
+	}
+	b.grant(t, ledger.Grant{AccountID: a, Amount: 500, Note: "paid"})
+	b.expire(t, late)
+	if got, want := b.Balance(a), (ledger.Balance{Granted: 640, Posted: 140}); got != want {
+		t.Errorf("Balance = %+v, want %+v", got, want)
+	}
+	b.verify(t)
+}
+
 // What ended while no process ran is gone before the first call.
 func TestExpire_AtStart(t *testing.T) {
 	t.Parallel()

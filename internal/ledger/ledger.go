@@ -116,6 +116,7 @@ type Ledger struct {
 	progress Progress
 	books    sync.Map // account id -> *book
 	budgets  sync.Map // budgetKey -> *Spending, guarded by the book of its account
+	expiring sync.Map // account id -> nil, where something waits for running calls to expire
 	queue    chan *pending
 	wake     chan struct{} // for the committer; closed by Close
 	turn     chan struct{} // full while somebody writes

@@ -22,13 +22,10 @@ func TestPowerLoss(t *testing.T) {
 	dir, who := furnish(t)
 	f := &figures{}
 	seed := uint64(time.Now().UnixNano())
-	whole, cut := 0, 0
 	for chain := range size(200) / each {
 		chance := rand.New(rand.NewPCG(seed, uint64(chain)))
 		f.powerLosses(t, copyOf(t, dir), who, each, chance)
-		whole, cut = whole+f.finished, cut+f.streams
 	}
-	f.finished, f.streams = whole, cut
 	f.report(t, "losses of power", fmt.Sprintf("; tokens of cut streams lost %d; seed %d", f.lostTokens, seed))
 	if f.finished < f.rounds || f.recovered+f.voided == 0 {
 		t.Error("the test proves little: too few calls ended or were recovered")

@@ -43,13 +43,13 @@ func size(full int) int {
 	return full / 10
 }
 
-// The one model costs 10 nano-IU a token of prompt and 20 one of answer; a prompt has 10
-// tokens, and the provider writes as many as it may.
-const prompt, inPrice, outPrice = 10, 10, 20
+// What a token of the one model costs; a prompt has 10 tokens, and the provider writes as
+// many as it may.
+const prompt, inPrice, cachedPrice, outPrice = 10, 10, 5, 20
 
 var (
 	models = []catalog.Model{{
-		ID: "m", ContextWindow: 1000, MaxOutput: 500, Price: money.Price{Input: inPrice, CachedInput: inPrice, Output: outPrice},
+		ID: "m", ContextWindow: 1000, MaxOutput: 500, Price: money.Price{Input: inPrice, CachedInput: cachedPrice, Output: outPrice},
 		Plans: []string{"p"}, Targets: []catalog.Target{{Upstream: "fake", Model: "x"}},
 	}}
 	plans = []account.Plan{{ID: "p"}}
@@ -61,10 +61,19 @@ type line struct {
 	db       *store.DB
 	progress *store.Progress
 	recovery ledger.Recovery
+	model    *catalog.Model
 }
 
-// open opens the data directory dir, which has the account of who.
-func open(dir string) (l *line, err error) {
+// seams are where a proof stands between the rooms; nil where it does not.
+type seams struct {
+	store    func(ledger.Store) ledger.Store
+	progress func(ledger.Progress) ledger.Progress
+}
+
+// open opens the data directory dir.
+func open(dir string) (*line, error) { return openWith(dir, seams{}) }
+
+func openWith(dir string, between seams) (l *line, err error) {
 	ctx := context.Background()
 	l = &line{Service: new(chat.Service)}
 	defer func() {
@@ -85,9 +94,18 @@ func open(dir string) (l *line, err error) {
 	if l.Catalog, err = catalog.New(offer); err != nil {
 		return l, err
 	}
-	if l.Ledger, l.recovery, err = ledger.Open(ctx, l.db, l.progress); err != nil {
+	var books ledger.Store = l.db
+	if between.store != nil {
+		books = between.store(books)
+	}
+	var progress ledger.Progress = l.progress
+	if between.progress != nil {
+		progress = between.progress(progress)
+	}
+	if l.Ledger, l.recovery, err = ledger.Open(ctx, books, progress); err != nil {
 		return l, err
 	}
+	l.model, _ = l.Catalog.Lookup("m", time.Now())
 	l.Limiter, l.Describe = ratelimit.New(time.Now()), api.Describe
 	l.Router = routing.New(map[string]upstream.Provider{"fake": upstreamtest.Choice(script)})
 	return l, nil
@@ -117,6 +135,14 @@ func (l *line) close() error {
 		errs = append(errs, l.db.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// account makes one without credit and returns its id.
+func (l *line) account(t testing.TB) string {
+	t.Helper()
+	a := account.Account{ID: ident.New(ident.Account), Name: ident.New("name "), Plan: "p", Status: account.Active, CreatedAt: time.Now()}
+	must(t, l.db.CreateAccount(context.Background(), a))
+	return a.ID
 }
 
 // furnish makes a data directory with an account that has credit.
@@ -160,8 +186,8 @@ type witness struct {
 	log      *witnesses
 	pieces   atomic.Int64
 	finished atomic.Bool
-	usage    wire.Usage   // once finished
-	admitted atomic.Int64 // when, in nanoseconds; 0 for never
+	usage    wire.Usage // once finished
+	counted  bool       // by the checker
 }
 
 var errGone = errors.New("broken pipe")
@@ -199,7 +225,8 @@ func (w *witness) Finish(_ []wire.FinishReason, u wire.Usage) error {
 
 // witnesses is what all callers of a data directory saw.
 type witnesses struct {
-	who *account.Principal
+	who      *account.Principal
+	inFlight int // calls whose id their caller may not learn when a server dies
 
 	mu    sync.RWMutex
 	ended bool // by a loss of power
@@ -256,8 +283,8 @@ func (ws *witnesses) load(l *line, n int, seed uint64) {
 
 // figures are what a proof counts.
 type figures struct {
-	rounds, finished, streams, recovered, voided, lostTokens, ahead int
-	wrong                                                           []string
+	rounds, finished, streams, recovered, voided, lostTokens, ahead, unheard int
+	wrong                                                                    []string
 }
 
 func (f *figures) found(format string, args ...any) {

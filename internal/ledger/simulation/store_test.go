@@ -1,0 +1,393 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/money"
+)
+
+// rows is the database of a simulation. It outlives the processes.
+type rows struct {
+	mu              sync.Mutex
+	granted, posted map[string]money.Amount // by account
+	grants          []ledger.GrantBalance
+	holds           map[string]ledger.Receipt
+	charges         map[string]ledger.Receipt
+	debits          money.Amount
+	budgets         map[string]money.Amount // spent
+	broken          []string                // laws that a commit broke
+	trace           []string
+}
+
+func newRows(accounts ...string) *rows {
+	r := &rows{
+		granted: map[string]money.Amount{}, posted: map[string]money.Amount{}, holds: map[string]ledger.Receipt{},
+		charges: map[string]ledger.Receipt{}, budgets: map[string]money.Amount{},
+	}
+	for _, id := range accounts {
+		r.granted[id] = 0
+	}
+	return r
+}
+
+var (
+	errDisk = errors.New("disk I/O error")
+	errDead = errors.New("the process is dead")
+)
+
+// fate is what happens to one commit.
+type fate int
+
+const (
+	fine     fate = iota
+	refused       // it fails and nothing is applied
+	unknown       // it is applied and fails
+	panics        // nothing is applied
+	tooShort      // it is applied and answers one op too few
+)
+
+// disk is the store of one process: rows, behind what can happen to a commit.
+type disk struct {
+	*rows
+	chance *rand.Rand
+	slow   time.Duration // a commit takes up to this; 0 for none
+	fates  func() fate   // nil for a sound disk
+	dead   bool          // the process was killed: nothing reaches the rows any more
+	over   bool          // a commit failed: none may follow
+	busy   bool
+}
+
+var _ ledger.Store = (*disk)(nil)
+
+func (d *disk) Commit(_ context.Context, ops []ledger.Op) ([]ledger.Result, error) {
+	end, before, after := d.begin(len(ops))
+	pass(before)
+	results, err := d.finish(ops, end)
+	pass(after)
+	return results, err
+}
+
+// pass lets time pass, which is the bubble's.
+func pass(d time.Duration) {
+	if d > 0 {
+		<-time.After(d)
+	}
+}
+
+// begin decides what happens to a commit, and how long before and after it is durable.
+func (d *disk) begin(ops int) (end fate, before, after time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.over || d.busy {
+		d.broken = append(d.broken, fmt.Sprintf("a commit of %d ops after a failed one (%v) or beside another (%v)", ops, d.over, d.busy))
+	}
+	d.busy = true
+	if d.fates != nil {
+		end = d.fates()
+	}
+	if d.slow > 0 {
+		took := time.Duration(d.chance.Int64N(int64(d.slow)))
+		before = time.Duration(d.chance.Int64N(int64(took) + 1))
+		after = took - before
+	}
+	return end, before, after
+}
+
+func (d *disk) finish(ops []ledger.Op, end fate) ([]ledger.Result, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.busy = false
+	if d.dead {
+		d.over = true
+		return nil, errDead
+	}
+	d.over = end != fine
+	switch end {
+	case refused:
+		return nil, errDisk
+	case panics:
+		panic("a fault in the store")
+	}
+	results := make([]ledger.Result, len(ops))
+	for i, op := range ops {
+		results[i] = d.apply(op)
+	}
+	d.check()
+	d.note("commit %d %d", len(ops), end)
+	switch end {
+	case unknown:
+		return nil, errDisk
+	case tooShort:
+		return results[:len(results)-1], nil
+	}
+	return results, nil
+}
+
+func (r *rows) note(format string, args ...any) {
+	r.trace = append(r.trace, fmt.Sprintf("%d ", time.Now().UnixNano())+fmt.Sprintf(format, args...))
+}
+
+func (r *rows) apply(op ledger.Op) ledger.Result {
+	switch {
+	case op.Open != nil:
+		r.note("open %s", op.Open.RequestID)
+		r.holds[op.Open.RequestID] = *op.Open
+		return ledger.Result{Applied: true}
+	case op.Close != nil:
+		return r.close(op.Close)
+	case op.Grant != nil:
+		return r.grant(op.Grant)
+	case op.Expire != nil:
+		return r.expire(op.Expire)
+	case op.Debit != nil:
+		r.posted[op.Debit.AccountID] += op.Debit.Amount
+		r.debits += op.Debit.Amount
+		return ledger.Result{Applied: true}
+	}
+	panic("an op without a change")
+}
+
+func (r *rows) close(c *ledger.Receipt) ledger.Result {
+	delete(r.holds, c.RequestID)
+	if _, ok := r.charges[c.RequestID]; ok {
+		return ledger.Result{}
+	}
+	r.note("%s %s %d", c.State, c.RequestID, c.Charge)
+	cost, err := c.Price.Cost(c.Tokens())
+	if err != nil || c.Charge+c.WrittenOff != cost || c.Charge < 0 || c.WrittenOff < 0 || c.State == ledger.Voided && cost != 0 {
+		r.broken = append(r.broken, fmt.Sprintf("%s %s: charged %d and wrote off %d for %+v", c.State, c.RequestID, c.Charge, c.WrittenOff, c.Tokens()))
+	}
+	r.charges[c.RequestID] = *c
+	r.posted[c.AccountID] += c.Charge
+	if c.Budget.ID != "" {
+		r.budgets[c.Budget.ID] += c.Charge
+	}
+	return ledger.Result{Applied: true}
+}
+
+func (r *rows) grant(g *ledger.Grant) ledger.Result {
+	if _, ok := r.granted[g.AccountID]; !ok {
+		return ledger.Result{}
+	}
+	for _, old := range r.grants {
+		if g.Source != "" && old.Source == g.Source && old.AccountID == g.AccountID {
+			return ledger.Result{At: old.CreatedAt}
+		}
+	}
+	if g.Kind == ledger.Refund {
+		if c, err := r.charged(g.RequestID); err != nil || g.Amount > c.Charge-c.Refunded || c.AccountID != g.AccountID {
+			return ledger.Result{Refused: ledger.ErrRefunded}
+		}
+	}
+	r.burn(g.AccountID)
+	r.note("grant %d", g.Amount)
+	r.grants = append(r.grants, ledger.GrantBalance{Grant: *g})
+	r.granted[g.AccountID] += g.Amount
+	return ledger.Result{Applied: true, At: g.CreatedAt}
+}
+
+// burn brings the grants of an account up to date and returns them in their order.
+func (r *rows) burn(account string) []ledger.GrantBalance {
+	var own []ledger.GrantBalance
+	var burned money.Amount
+	for _, g := range r.grants {
+		if g.AccountID == account {
+			own, burned = append(own, g), burned+g.Burned
+		}
+	}
+	ledger.Allocate(own, burned, r.posted[account])
+	r.put(own)
+	return own
+}
+
+func (r *rows) put(grants []ledger.GrantBalance) {
+	for _, g := range grants {
+		i := slices.IndexFunc(r.grants, func(o ledger.GrantBalance) bool { return o.ID == g.ID })
+		r.grants[i] = g
+	}
+}
+
+func (r *rows) expire(e *ledger.Expire) ledger.Result {
+	own := r.burn(e.AccountID)
+	taken, left := e.Take(own)
+	res := ledger.Result{Applied: true, Left: left}
+	for i, n := range taken {
+		own[i].Expired += n
+		res.Amount += n
+	}
+	r.put(own)
+	r.note("expire %d %d", res.Amount, left)
+	r.granted[e.AccountID] -= res.Amount
+	return res
+}
+
+// check holds the rows to the laws of the books.
+func (r *rows) check() {
+	for id := range r.granted {
+		var held, charged, granted money.Amount
+		for _, h := range r.holds {
+			if h.AccountID == id {
+				held += h.Hold
+			}
+		}
+		for _, c := range r.charges {
+			if c.AccountID == id {
+				charged += c.Charge
+			}
+		}
+		for _, g := range r.grants {
+			if g.AccountID == id {
+				granted += g.Amount - g.Expired
+			}
+			if g.Remaining() < 0 || g.Burned < 0 || g.Expired < 0 {
+				r.broken = append(r.broken, fmt.Sprintf("grant of %d burned %d and lost %d", g.Amount, g.Burned, g.Expired))
+			}
+		}
+		if r.posted[id]+held > r.granted[id] {
+			r.broken = append(r.broken, fmt.Sprintf("posted %d and held %d of %d granted", r.posted[id], held, r.granted[id]))
+		}
+		if len(r.granted) == 1 && charged+r.debits != r.posted[id] || granted != r.granted[id] {
+			r.broken = append(r.broken, fmt.Sprintf("posted %d is charges of %d and debits of %d; granted %d is grants of %d", r.posted[id], charged, r.debits, r.granted[id], granted))
+		}
+	}
+	for id := range r.holds {
+		if _, ok := r.charges[id]; ok {
+			r.broken = append(r.broken, id+" is held and charged")
+		}
+	}
+}
+
+func (r *rows) Totals(context.Context) (all []ledger.Totals, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, granted := range r.granted {
+		all = append(all, ledger.Totals{AccountID: id, Granted: granted, Posted: r.posted[id]})
+	}
+	return all, nil
+}
+
+func (r *rows) Budgets(context.Context) (all []ledger.BudgetTotal, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, spent := range r.budgets {
+		all = append(all, ledger.BudgetTotal{ID: id, Spent: spent})
+	}
+	return all, nil
+}
+
+func (r *rows) OpenHolds(context.Context) (all []ledger.Receipt, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.holds {
+		all = append(all, h)
+	}
+	slices.SortFunc(all, func(a, b ledger.Receipt) int {
+		return slices.Compare([]byte(a.RequestID), []byte(b.RequestID))
+	})
+	return all, nil
+}
+
+func (r *rows) Grants(_ context.Context, account string) ([]ledger.GrantBalance, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.burn(account), nil
+}
+
+func (r *rows) Charged(_ context.Context, id string) (ledger.Charged, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.charged(id)
+}
+
+func (r *rows) charged(id string) (ledger.Charged, error) {
+	c, ok := r.charges[id]
+	if !ok {
+		return ledger.Charged{}, ledger.ErrNoCharge
+	}
+	out := ledger.Charged{AccountID: c.AccountID, Charge: c.Charge}
+	for _, g := range r.grants {
+		if g.RequestID == id {
+			out.Refunded += g.Amount
+		}
+	}
+	return out, nil
+}
+
+func (r *rows) Expiring(_ context.Context, t time.Time) (accounts []string, next time.Time, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range r.grants {
+		switch {
+		case g.ExpiresAt.IsZero():
+		case g.ExpiresAt.After(t):
+			if next.IsZero() || g.ExpiresAt.Before(next) {
+				next = g.ExpiresAt
+			}
+		case g.Remaining() > 0 && !slices.Contains(accounts, g.AccountID):
+			accounts = append(accounts, g.AccountID)
+		}
+	}
+	slices.Sort(accounts)
+	return accounts, next, nil
+}
+
+// memory is the progress of streams, which a kill leaves as it is.
+type memory struct {
+	mu        sync.Mutex
+	last, now map[string]int
+	claims    int
+	err       error // of every claim
+}
+
+var _ ledger.Progress = (*memory)(nil)
+
+func newMemory(before *memory) *memory {
+	m := &memory{last: map[string]int{}, now: map[string]int{}}
+	if before != nil {
+		m.last = before.now
+	}
+	return m
+}
+
+func (m *memory) Claim(id string) (ledger.Slot, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return nil, m.err
+	}
+	m.claims++
+	m.now[id] = 0
+	return &slot{m, id}, nil
+}
+
+func (m *memory) Delivered(id string) int { return m.last[id] }
+
+func (m *memory) Reset() error {
+	m.last = nil
+	return nil
+}
+
+type slot struct {
+	memory *memory
+	id     string
+}
+
+func (s *slot) Set(n int) {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	s.memory.now[s.id] = n
+}
+
+func (s *slot) Release() {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	delete(s.memory.now, s.id)
+	s.memory.claims--
+}
