@@ -38,17 +38,22 @@ command -v curl >/dev/null ||
 [ "$(id -u)" = 0 ] ||
   left_out "not root, so the full disk is not tried (it needs to mount a small tmpfs)"
 
+# python_in makes the environment .cache/NAME of the requirements in FILE; WHAT is in it.
 # The stamp holds the requirements it was made from, so a changed pin is installed.
-stamp=.cache/venv/requirements.txt
-if ! cmp -s e2e/python/requirements.txt "$stamp"; then
-  rm -rf .cache/venv
-  if python3 -m venv .cache/venv 2>/dev/null &&
-    .cache/venv/bin/pip install --quiet --disable-pip-version-check -r e2e/python/requirements.txt; then
-    cp e2e/python/requirements.txt "$stamp"
+python_in() {
+  local name=$1 file=$2 what=$3
+  local stamp=.cache/$name/requirements.txt
+  cmp -s "$file" "$stamp" && return
+  rm -rf ".cache/$name"
+  if python3 -m venv ".cache/$name" 2>/dev/null &&
+    ".cache/$name/bin/pip" install --quiet --disable-pip-version-check -r "$file"; then
+    cp "$file" "$stamp"
   else
-    left_out "the Python client cannot be installed, so its checks are left out (install python3-venv)"
+    left_out "$what cannot be installed, so its checks are left out (install python3-venv)"
   fi
-fi
+}
+python_in venv e2e/python/requirements.txt "the Python client"
+python_in schemathesis e2e/python/schemathesis.txt "Schemathesis"
 
 # Node leaves a stamp of its own, which does not say what it was made from.
 stamp=e2e/node/node_modules/.made-from.json

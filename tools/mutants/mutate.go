@@ -68,10 +68,7 @@ var operators = map[token.Token][]token.Token{
 func (v *visitor) replace(a, b token.Pos, with, what string) {
 	from, to := v.fset.Position(a).Offset, v.fset.Position(b).Offset
 	start := bytes.LastIndexByte(v.text[:from], '\n') + 1
-	end := from + bytes.IndexByte(v.text[from:], '\n')
-	if to > end { // a statement of several lines
-		end = to
-	}
+	end := max(to, from+bytes.IndexByte(v.text[from:], '\n')) // of a statement of several lines, its own
 	m := &mutant{file: v.file, line: v.fset.Position(a).Line, from: from, to: to, with: with, what: what, was: string(v.text[start:end])}
 	m.is = string(v.text[start:from]) + with + string(v.text[to:end])
 	v.found = append(v.found, m)
