@@ -77,19 +77,26 @@ func upgrade(t *testing.T, last string) {
 		t.Fatalf("Migrate again = %d, %v", again, err)
 	}
 	plainSQL(t, dir,
-		`INSERT INTO account (number, id, name, plan, status, granted, posted, last, created_at) VALUES (1, 'acct_1', 'Acme', 'pro', 'active', 1000, 240, 'req_01890a5d-ac96-774b-bcce-b302099a8056', 1)`,
+		`INSERT INTO account (number, id, name, plan, status, granted, posted, created_at) VALUES (1, 'acct_1', 'Acme', 'pro', 'active', 1000, 240, 1)`,
 		`INSERT INTO credit_grant (id, account_id, amount, note, created_at) VALUES ('grant_1', 'acct_1', 1000, 'x', 1)`,
 		`INSERT INTO model_price VALUES ('price_1', 'm', 10, 5, 20, 1)`,
 		`INSERT INTO plan_version (id, plan, rpm, tpm, concurrency, models, created_at) VALUES ('plan_1', 'pro', 0, 0, 0, '[]', 1)`,
 		`INSERT INTO terms VALUES (1, 'key_1', 'm', 'price_1', 'plan_1')`,
-		`INSERT INTO outcome VALUES (1, FALSE, 200, '', 'settled', 'stop', 'counted', 'local/m', 1)`,
+		`INSERT INTO outcome (number, stream, status, error_code, state, ending, usage_source, target, attempts) VALUES (1, FALSE, 200, '', 'settled', 'stop', 'counted', 'local/m', 1)`,
 		`INSERT INTO charge_row (id, completion_id, account, terms, outcome, created_at, prompt_tokens, cached_tokens, completion_tokens, output_limit, held, amount, written_off, first_token_us, total_us)
 			VALUES ('req_01890a5d-ac96-774b-bcce-b302099a8056', 'chatcmpl-0', 1, 1, 1, 1, 10, 0, 7, 20, 500, 240, 0, 1, 1)`,
 		`INSERT INTO hold_row (id, completion_id, account, terms, prompt_tokens, output_limit, amount, created_at)
 			VALUES ('req_01890a5d-ac96-774b-bcce-b302099a8057', 'chatcmpl-1', 1, 1, 10, 20, 500, 1)`,
 	)
-	if last >= "0003" { // which adds charges up
-		plainSQL(t, dir, `INSERT INTO usage_row VALUES (1, 0, 1, 1, 10, 0, 7, 240, 0)`)
+	switch { // where charges are found, and added up
+	case last >= "0008":
+		plainSQL(t, dir, `INSERT INTO usage_row (account, hour, terms, calls, prompt_tokens, cached_tokens, completion_tokens, amount, written_off, most, last)
+			VALUES (1, 0, 1, 1, 10, 0, 7, 240, 0, 240, 'req_01890a5d-ac96-774b-bcce-b302099a8056')`)
+	case last >= "0003":
+		plainSQL(t, dir, `INSERT INTO usage_row (account, hour, terms, calls, prompt_tokens, cached_tokens, completion_tokens, amount, written_off) VALUES (1, 0, 1, 1, 10, 0, 7, 240, 0)`)
+		fallthrough
+	default:
+		plainSQL(t, dir, `UPDATE account SET last = 'req_01890a5d-ac96-774b-bcce-b302099a8056'`)
 	}
 	db := open(t, dir)
 	if db.SchemaVersion() <= old {

@@ -5,6 +5,12 @@ ALTER TABLE outcome ADD COLUMN class TEXT GENERATED ALWAYS AS (CASE
   WHEN ending IN ('upstream_cut', 'upstream_error', 'shutdown', 'crash') THEN 'failed'
   ELSE 'answered' END) VIRTUAL;
 
+-- Migration 3 began to add charges up and left out those that were there.
+DELETE FROM usage_row;
+INSERT INTO usage_row (account, hour, terms, calls, prompt_tokens, cached_tokens, completion_tokens, amount, written_off)
+SELECT account, created_at / 3600000000, terms, count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), sum(amount), sum(written_off)
+FROM charge_row GROUP BY 1, 2, 3;
+
 -- What was used also says how calls ended, the largest charge, and where their rows are:
 -- last is the head of a chain of the charges of one account, hour and terms, newest first.
 -- One chain of all charges of an account, which this takes the place of, led to no time.
