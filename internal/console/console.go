@@ -10,8 +10,9 @@
 //     `return v.page("keys", "API keys", keysPage{...})`.
 //  2. templates/keys.html has `{{define "content"}}…{{end}}`. Its dot is a [frame]: what the
 //     handler handed over is .Page, the account is .Account, the clock is .Now. parts.html has
-//     the components (page-head, field, errors, note, secret, sum, meter, chart, pager), and
-//     format.go the functions (spent, balance, row, exact, count, ago, …).
+//     the components (account, errors, field, sum, chart, secret, code, pager; their dots are
+//     form, sum, chart, … of form.go, parts.go and chart.go), and templates.go lists the
+//     functions (icon, status, pill, balance, spent, row, exact, count, ago, meter, spark, …).
 //  3. routes.go gets one line: method, path, who may, handler. The test of routes asks it as
 //     everybody, and the browser test loads it at every width in both themes, by itself.
 //  4. nav.go names every page of the design; the entry appears when its path has a route.

@@ -53,7 +53,8 @@ func (s *Server) functions() template.FuncMap {
 		"count": count, "plural": plural, "ago": ago, "moment": moment, "day": day, "clock": clock,
 		// Names.
 		"middle": middle, "agent": agentName,
-		"list": func(all ...any) []any { return all },
+		// Pictures; see chart.go and parts.go.
+		"meter": meter, "spark": spark, "status": s.status, "pill": s.pill,
 	}
 }
 
