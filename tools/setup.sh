@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up what the tests need beyond Go: a C compiler for the race detector, curl, the official
+# Sets up what the tests need beyond Go: a C compiler for the race detector, curl, Chromium, the official
 # Python client in .cache/venv, the Node clients in e2e/node/node_modules. It installs Debian
 # packages only as root on Debian; otherwise it says what will be left out. With CI=true nothing
 # may be left out.
@@ -25,6 +25,7 @@ command -v python3 >/dev/null || packages+=(python3)
 # Debian ships venv and its pip apart from python3.
 python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
 command -v npm >/dev/null || packages+=(nodejs npm)
+command -v chromium >/dev/null || packages+=(chromium fonts-dejavu-core)
 if [ "${#packages[@]}" -gt 0 ] && may_install; then
   echo "setup: installing ${packages[*]}"
   apt-get update -qq
@@ -35,6 +36,8 @@ command -v gcc >/dev/null ||
   left_out "no C compiler, so the tests run without the race detector (install gcc)"
 command -v curl >/dev/null ||
   left_out "no curl, so the printed example is not tried (install curl)"
+command -v chromium >/dev/null ||
+  left_out "no Chromium, so the console is not looked at (install chromium)"
 [ "$(id -u)" = 0 ] ||
   left_out "not root, so the full disk is not tried (it needs to mount a small tmpfs)"
 

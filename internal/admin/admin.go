@@ -77,7 +77,7 @@ type offer interface {
 
 // gate is what admin asks of member.Gate.
 type gate interface {
-	MakeOperatorLink(ctx context.Context, accountID, by string) (member.Token, member.Link, error)
+	MakeOperatorLink(ctx context.Context, accountID string) (member.Token, member.Link, error)
 }
 
 // Config is the rooms behind the door. Every field but Status, Engines and Payments is required.

@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"github.com/parley-ai/parley/internal/account"
-	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/member"
 )
 
@@ -21,7 +20,7 @@ func (s *service) makeOperatorLink(r *http.Request) (any, error) {
 	if oldest != nil {
 		id, name = oldest.ID, oldest.Name
 	}
-	token, link, err := s.Gate.MakeOperatorLink(r.Context(), id, audit.Actor(r.Context()))
+	token, link, err := s.Gate.MakeOperatorLink(r.Context(), id)
 	if err != nil {
 		return nil, err
 	}

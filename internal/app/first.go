@@ -12,7 +12,6 @@ import (
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
-	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
 	"github.com/parley-ai/parley/internal/money"
@@ -68,7 +67,7 @@ func (a *App) beginFirst(ctx context.Context) (*firstStart, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the first key cannot be made: %w", err)
 	}
-	token, _, err := a.rooms.gate.MakeOperatorLink(ctx, who.ID, audit.System)
+	token, _, err := a.rooms.gate.MakeOperatorLink(ctx, who.ID)
 	if err != nil {
 		return nil, fmt.Errorf("the link to the console cannot be made: %w", err)
 	}

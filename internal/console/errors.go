@@ -54,6 +54,9 @@ func problemOf(err error) problem {
 	if e, ok := errors.AsType[*member.ThrottledError](err); ok {
 		return problem{Status: http.StatusTooManyRequests, Title: "Too many tries", Text: tooManyTries(e)}
 	}
+	if _, ok := errors.AsType[*member.UsedError](err); ok {
+		return problem{Status: http.StatusGone, Title: "This link was used", Text: "It has let somebody in already. Ask for a new one, or sign in."}
+	}
 	for _, row := range []struct {
 		err    error
 		answer problem
@@ -66,6 +69,8 @@ func problemOf(err error) problem {
 		{errForeign, problem{403, "Sent by another site", "This form came from a page of another site, so nothing was done.", false, "", ""}},
 		{errForm, problem{400, "Not readable", "The form that was sent could not be read. Go back and send it again.", false, "", ""}},
 		{errInsecure, problem{403, "This address is not secure", "", false, "", ""}},
+		{member.ErrLinkUnknown, problem{404, "No such link", "There is no such link, or it was revoked. Copy all of it, or ask for a new one.", false, "", ""}},
+		{member.ErrLinkExpired, problem{410, "This link has expired", "Ask for a new one.", false, "", ""}},
 		{member.ErrBusy, problem{429, "Busy", "Too many people sign in at this moment. Try again in a few seconds.", false, "", ""}},
 		{context.DeadlineExceeded, problem{503, "Too slow", "The page took longer than 10 seconds to read. Reload it, or quote the id below to your operator.", true, "", ""}},
 	} {
@@ -90,6 +95,12 @@ func (v *visit) fail(err error) {
 		}
 		_ = v.seeOther("/sign-in?next=" + url.QueryEscape(next)) // it does not fail
 		return
+	}
+	if errors.Is(err, errNoAccount) && v.who.Member.Operator {
+		if menus := v.menus(true); len(menus) > 0 {
+			_ = v.seeOther(menus[0].Entries[0].Path) // an operator may have no account
+			return
+		}
 	}
 	p := problemOf(err)
 	if e, ok := errors.AsType[*member.ThrottledError](err); ok {

@@ -39,6 +39,8 @@ func routes() []route {
 		{"GET", "/sign-in/check", forAnyone, (*Server).signedIn},
 		{"GET", "/claim", forAnyone, (*Server).claimPage},
 		{"POST", "/claim", forAnyone, (*Server).claim},
+		{"GET", "/join/{token}", forAnyone, (*Server).joinPage},
+		{"POST", "/join/{token}", forAnyone, (*Server).join},
 		{"GET", "/prove", forPerson, (*Server).provePage},
 		{"POST", "/prove", forPerson, (*Server).prove},
 		{"POST", "/sign-out", forPerson, (*Server).signOut},
@@ -63,6 +65,13 @@ func routes() []route {
 		// Billing.
 
 		// Members.
+		{"GET", "/members", forMember, (*Server).members},
+		{"GET", "/members/invite", forOwner, proved((*Server).invitePage)},
+		{"POST", "/members/invite", forOwner, proved((*Server).invite)},
+		{"POST", "/members/invitations/{id}/revoke", forOwner, (*Server).revokeInvitation},
+		{"GET", "/members/{id}", forOwner, (*Server).memberPage},
+		{"POST", "/members/{id}/role", forOwner, proved((*Server).setRole)},
+		{"POST", "/members/{id}/remove", forOwner, proved((*Server).removeMember)},
 
 		// Security.
 		{"GET", "/security", forPerson, (*Server).security},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/ident"
 )
 
@@ -63,12 +64,14 @@ type Entry struct {
 	// password, and loses one-time codes and all sessions.
 	Known   bool
 	Session Session
+	// Replaces is the session that the new one takes the place of.
+	Replaces Hash
 }
 
 // MakeOperatorLink returns a link that makes its user an operator and, where accountID is
 // not empty, an owner of that account.
-func (g *Gate) MakeOperatorLink(ctx context.Context, accountID, by string) (Token, Link, error) {
-	l := Link{Kind: OperatorLink, AccountID: accountID, CreatedBy: by}
+func (g *Gate) MakeOperatorLink(ctx context.Context, accountID string) (Token, Link, error) {
+	l := Link{Kind: OperatorLink, AccountID: accountID, CreatedBy: audit.Actor(ctx)}
 	if accountID != "" {
 		l.Role = Owner
 	}
@@ -115,6 +118,37 @@ func (g *Gate) Join(ctx context.Context, t Token, password string, from From) (T
 	}
 	return g.enter(ctx, l, Credentials{Email: l.Email, Password: password}, from)
 }
+
+// Accept uses an invitation for a member who is signed in, and gives its session another
+// token. It fails with what [Gate.OpenLink] fails with, and [ErrWrong] for somebody else's.
+func (g *Gate) Accept(ctx context.Context, t Token, v *Visitor, from From) (Token, error) {
+	l, err := g.OpenLink(ctx, t, Invitation)
+	if err != nil {
+		return "", err
+	}
+	if l.Email != v.Member.Email {
+		return "", ErrWrong
+	}
+	token, s := newSession(v.Member.ID, l.AccountID, Open, from, g.Now())
+	s.ProvedAt = v.Session.ProvedAt
+	return token, g.Store.Enter(ctx, l.Hash, Entry{Member: v.Member, Known: true, Session: s, Replaces: v.Session.Hash})
+}
+
+// Invite returns a link that gives whoever has that email a place in an account. It fails
+// with [ErrEmail] or [ErrRole].
+func (g *Gate) Invite(ctx context.Context, accountID, email string, role Role) (Token, Link, error) {
+	email, err := Email(email)
+	if err != nil {
+		return "", Link{}, err
+	}
+	if !role.Valid() {
+		return "", Link{}, ErrRole
+	}
+	return g.makeLink(ctx, Link{Kind: Invitation, AccountID: accountID, Role: role, Email: email, CreatedBy: audit.Actor(ctx)}, InvitationLimit)
+}
+
+// JoinPath is where an invitation leads.
+func JoinPath(t Token) string { return "/join/" + string(t) }
 
 // enter makes the member that a link was for and signs it in.
 func (g *Gate) enter(ctx context.Context, l Link, c Credentials, from From) (Token, error) {

@@ -49,6 +49,30 @@ type Membership struct {
 	CreatedAt time.Time
 }
 
+// Person is a member as those it works with see it.
+type Person struct {
+	Member
+	Role     Role
+	Since    time.Time // that it belongs to the account
+	Passkeys int
+	SeenAt   time.Time // zero for who is signed in nowhere
+}
+
+// Methods says how the person signs in.
+func (p Person) Methods() string {
+	var all []string
+	if p.Passkeys > 0 {
+		all = append(all, "passkey")
+	}
+	if p.Password != "" {
+		all = append(all, "password")
+	}
+	if p.TOTP != nil {
+		all = append(all, "codes")
+	}
+	return strings.Join(all, ", ")
+}
+
 // Errors of this package.
 var (
 	ErrNotFound = errors.New("no such member")
@@ -128,6 +152,18 @@ type Store interface {
 	// the link is an operator's, gives it the link's place in the account, and adds the
 	// session. It fails with [ErrLinkUnknown], [*UsedError], [ErrLinkExpired] or [ErrKnown].
 	Enter(ctx context.Context, hash Hash, e Entry) error
+	// People returns the members of an account, owners first, each by email.
+	People(ctx context.Context, accountID string) ([]Person, error)
+	// SetRole changes a member's role in an account. It fails with [ErrNotFound], and with
+	// [ErrLastOwner] where no owner would be left.
+	SetRole(ctx context.Context, m Membership) error
+	// Remove takes a member's place in an account. It fails as SetRole does.
+	Remove(ctx context.Context, accountID, memberID string) error
+	// Invitations returns those of an account that are good at that time, the last first.
+	Invitations(ctx context.Context, accountID string, now time.Time) ([]Link, error)
+	// RevokeLink makes an invitation of an account worthless. It fails with [ErrLinkUnknown]
+	// for one that was used.
+	RevokeLink(ctx context.Context, accountID, id string) error
 	// SetPassword changes a member's password and ends all its sessions but the one of that id.
 	SetPassword(ctx context.Context, memberID, password, sessionID string) error
 	// SetTaste writes how a member likes the console: its theme and shortcuts.

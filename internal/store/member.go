@@ -147,6 +147,9 @@ func (d *DB) Enter(ctx context.Context, hash member.Hash, e member.Entry) error 
 				return err
 			}
 		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM session WHERE hash = $1`, e.Replaces[:]); err != nil {
+			return err
+		}
 		e.Session.MemberID = id
 		return insertSession(ctx, tx, e.Session)
 	})

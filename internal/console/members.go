@@ -1,0 +1,213 @@
+package console
+
+import (
+	"errors"
+
+	"github.com/parley-ai/parley/internal/member"
+)
+
+// membersPage is what templates/members.html shows.
+type membersPage struct {
+	People      []member.Person
+	Invitations []member.Link
+	May         bool // change something
+}
+
+func (s *Server) members(v *visit) error {
+	v.done(map[string]string{
+		"role":    "The role is changed. It counts from now on.",
+		"removed": "Removed. The pages of this account are closed to that member from now on.",
+		"revoked": "The invitation is revoked.",
+	})
+	people, err := s.Gate.Store.People(v.context(), v.account.ID)
+	if err != nil {
+		return err
+	}
+	open, err := s.Gate.Store.Invitations(v.context(), v.account.ID, v.now)
+	if err != nil {
+		return err
+	}
+	return v.page("members", "Members", membersPage{people, open, v.role == member.Owner})
+}
+
+// invitePage is what templates/invite.html shows.
+type invitePage struct {
+	Form  *form
+	Owner bool // is the role that was chosen
+	// Link and Email are of an invitation that was made; it is shown once.
+	Link  secret
+	Email string
+}
+
+func (v *visit) inviteForm() *form {
+	return v.form(field{Name: "email", Label: "Email", Type: "email", Autocomplete: "off", Maximum: 254, Wide: "w3", Focus: true})
+}
+
+func (s *Server) invitePage(v *visit) error {
+	return v.page("invite", "Invite a member", invitePage{Form: v.inviteForm()})
+}
+
+// invite makes a link and answers with it: nothing can show it again.
+func (s *Server) invite(v *visit) error {
+	role := member.Role(v.value("role"))
+	token, link, err := s.Gate.Invite(v.context(), v.account.ID, v.value("email"), role)
+	switch {
+	case errors.Is(err, member.ErrEmail):
+		f := v.inviteForm()
+		f.refuse(err, v.now)
+		return v.wrong("invite", "Invite a member", invitePage{Form: f, Owner: role == member.Owner})
+	case errors.Is(err, member.ErrRole):
+		return errForm
+	case err != nil:
+		return err
+	}
+	p := invitePage{Email: link.Email, Link: secret{ID: "link", Label: "Invitation", Value: s.PublicURL.String() + member.JoinPath(token)}}
+	return v.page("invite", "The invitation is ready", p)
+}
+
+func (s *Server) revokeInvitation(v *visit) error {
+	err := s.Gate.Store.RevokeLink(v.context(), v.account.ID, v.r.PathValue("id"))
+	if errors.Is(err, member.ErrLinkUnknown) {
+		return errNotFound
+	}
+	if err != nil {
+		return err
+	}
+	return v.seeOther("/members?done=revoked")
+}
+
+// memberPage is what templates/member.html shows.
+type memberPage struct {
+	member.Person
+	LastOwner bool
+	Self      bool
+}
+
+func (s *Server) memberPage(v *visit) error {
+	p, err := v.memberOf(v.r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return v.page("member", p.Email, p)
+}
+
+// memberOf is somebody of the account; errNotFound for everybody else.
+func (v *visit) memberOf(id string) (memberPage, error) {
+	people, err := v.s.Gate.Store.People(v.context(), v.account.ID)
+	if err != nil {
+		return memberPage{}, err
+	}
+	found, owners := memberPage{}, 0
+	for _, p := range people {
+		if p.Role == member.Owner {
+			owners++
+		}
+		if p.ID == id {
+			found.Person = p
+		}
+	}
+	if found.ID == "" {
+		return found, errNotFound
+	}
+	found.LastOwner, found.Self = owners == 1 && found.Role == member.Owner, id == v.who.Member.ID
+	return found, nil
+}
+
+func (s *Server) setRole(v *visit) error {
+	role := member.Role(v.value("role"))
+	if !role.Valid() {
+		return errForm
+	}
+	err := s.Gate.Store.SetRole(v.context(), member.Membership{AccountID: v.account.ID, MemberID: v.r.PathValue("id"), Role: role})
+	return v.placed(err, "/members?done=role")
+}
+
+func (s *Server) removeMember(v *visit) error {
+	return v.placed(s.Gate.Store.Remove(v.context(), v.account.ID, v.r.PathValue("id")), "/members?done=removed")
+}
+
+// placed answers what became of a member's place.
+func (v *visit) placed(err error, next string) error {
+	switch {
+	case errors.Is(err, member.ErrNotFound):
+		return errNotFound
+	case errors.Is(err, member.ErrLastOwner):
+		return v.seeOther("/members/" + v.r.PathValue("id"))
+	case err != nil:
+		return err
+	}
+	return v.seeOther(next)
+}
+
+// joinPage is what templates/join.html shows.
+type joinPage struct {
+	Account, Email string
+	Token          member.Token
+	Role           member.Role
+	// Known says that the member exists, As who is signed in.
+	Known bool
+	As    string
+	Form  *form
+}
+
+func (v *visit) joinForm() *form {
+	return v.form(field{Name: "password", Label: "Password", Type: "password", Autocomplete: "new-password", Maximum: 256, Hint: "12 characters or more.", Focus: true})
+}
+
+// joinData is what is known of an invitation.
+func (v *visit) joinData(f *form) (joinPage, error) {
+	t := member.Token(v.r.PathValue("token"))
+	l, err := v.s.Gate.OpenLink(v.context(), t, member.Invitation)
+	if err != nil {
+		return joinPage{}, err
+	}
+	p := joinPage{Email: l.Email, Role: l.Role, Token: t, Form: f}
+	if a, ok := v.s.Accounts.ByID(l.AccountID); ok {
+		p.Account = a.Name
+	}
+	if v.signedIn() {
+		p.As = v.who.Member.Email
+	}
+	_, err = v.s.Gate.Store.MemberByEmail(v.context(), l.Email)
+	if p.Known = err == nil; errors.Is(err, member.ErrNotFound) {
+		err = nil
+	}
+	return p, err
+}
+
+func (s *Server) joinPage(v *visit) error {
+	p, err := v.joinData(v.joinForm())
+	if err != nil {
+		return err
+	}
+	return v.page("join", "Join "+p.Account, p)
+}
+
+// join accepts an invitation: as who is signed in, or as a new member.
+func (s *Server) join(v *visit) error {
+	t := member.Token(v.r.PathValue("token"))
+	var token member.Token
+	var err error
+	if v.signedIn() {
+		token, err = s.Gate.Accept(v.context(), t, v.who, v.from())
+	} else {
+		token, err = s.Gate.Join(v.context(), t, v.r.PostFormValue("password"), v.from())
+	}
+	if err == nil {
+		v.keep(token)
+		return v.seeOther("/sign-in/check?next=%2F")
+	}
+	if errors.Is(err, member.ErrWrong) || errors.Is(err, member.ErrKnown) {
+		return v.seeOther(member.JoinPath(t)) // the page says what is to be done
+	}
+	f := v.joinForm()
+	if errors.Is(err, member.ErrWeak) {
+		f.refuse(err, v.now)
+		p, err := v.joinData(f)
+		if err != nil {
+			return err
+		}
+		return v.wrong("join", "Join "+p.Account, p)
+	}
+	return err
+}

@@ -1,0 +1,200 @@
+package console_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-ai/parley/internal/member"
+)
+
+var joinLink = regexp.MustCompile(`http://localhost:8080(/join/[A-Za-z0-9_-]{43})`)
+
+// invite makes an invitation as its owner would and returns its path.
+func invite(t *testing.T, w *world, owner member.Token, email, role string) string {
+	t.Helper()
+	r := w.ask("POST", "/members/invite", owner, url.Values{"account": {w.lab.ID}, "email": {email}, "role": {role}})
+	m := joinLink.FindStringSubmatch(text(t, r))
+	if m == nil {
+		t.Fatalf("no link: %s %s", r.Status, r.Header.Get("Location"))
+	}
+	return m[1]
+}
+
+// TestInvitation goes from the owner's form to the new member's first page.
+func TestInvitation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner := w.person("ada@example.test", false, w.lab, member.Owner)
+	path := invite(t, w, owner, " Ben@Example.test", "member")
+
+	if page := text(t, w.ask("GET", "/members", owner, nil)); !strings.Contains(page, "ben@example.test") || strings.Contains(page, path) {
+		t.Error("the open invitation is not listed, or its link is shown again")
+	}
+	if page := text(t, w.ask("GET", path, owner, nil)); strings.Contains(page, `method="post" action="`+path) {
+		t.Error("somebody else may accept the invitation")
+	}
+	if r := w.ask("POST", path, "", url.Values{"password": {"short"}}); r.StatusCode != http.StatusUnprocessableEntity {
+		t.Errorf("a short password: %s", r.Status)
+	}
+	r := w.ask("POST", path, "", url.Values{"password": {password}})
+	ben := session(r)
+	if ben == "" {
+		t.Fatalf("joining: %s", r.Status)
+	}
+	if page := text(t, w.ask("GET", "/members", ben, nil)); !strings.Contains(page, "ada@example.test") || strings.Contains(page, "/members/invite") {
+		t.Error("the new member does not see the members, or may invite more")
+	}
+	if r := w.ask("POST", path, "", url.Values{"password": {password}}); r.StatusCode != http.StatusGone {
+		t.Errorf("a second use: %s", r.Status)
+	}
+	if r := w.ask("GET", path, "", nil); r.StatusCode != http.StatusGone {
+		t.Errorf("the link afterwards: %s", r.Status)
+	}
+}
+
+// TestInvitation_Known: a member keeps its password whoever has an invitation for its email,
+// and accepts it signed in.
+func TestInvitation_Known(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner := w.person("ada@example.test", false, w.lab, member.Owner)
+	bob := w.person("bob@example.test", false, w.other, member.Owner)
+	path := invite(t, w, owner, "bob@example.test", "member")
+
+	if r := w.ask("POST", path, "", url.Values{"password": {"another long password"}}); r.Header.Get("Location") != path || session(r) != "" {
+		t.Errorf("who is not signed in: %s to %s", r.Status, r.Header.Get("Location"))
+	}
+	if r := w.ask("GET", "/security", bob, nil); r.StatusCode != http.StatusOK {
+		t.Fatalf("the member was signed out: %s", r.Status)
+	}
+	fresh := session(w.ask("POST", path, bob, nil))
+	if fresh == "" || fresh == bob {
+		t.Fatal("accepting did not give another token")
+	}
+	if page := text(t, w.ask("GET", "/members", fresh, nil)); !strings.Contains(page, "Members of Example Lab") || !strings.Contains(page, "Other Works") {
+		t.Error("the member is not in the new account, or cannot switch back")
+	}
+	if r := w.ask("POST", "/switch", fresh, url.Values{"to": {w.other.ID}}); r.StatusCode != http.StatusSeeOther {
+		t.Errorf("switching: %s", r.Status)
+	}
+	if page := text(t, w.ask("GET", "/members", fresh, nil)); !strings.Contains(page, "Members of Other Works") {
+		t.Error("switching leads to another account")
+	}
+	// A form that was loaded before the switch is of the other account.
+	r := w.ask("POST", "/members/invite", fresh, url.Values{"account": {w.lab.ID}, "email": {"eve@example.test"}, "role": {"owner"}})
+	if r.StatusCode != http.StatusConflict {
+		t.Errorf("a form of the other account: %s", r.Status)
+	}
+}
+
+// TestInvitation_Over: links that were revoked or are old let nobody in.
+func TestInvitation_Over(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner := w.person("ada@example.test", false, w.lab, member.Owner)
+	path := invite(t, w, owner, "ben@example.test", "member")
+	open, err := w.db.Invitations(t.Context(), w.lab.ID, time.Now())
+	if err != nil || len(open) != 1 {
+		t.Fatal(open, err)
+	}
+	if r := w.ask("POST", "/members/invitations/"+open[0].ID+"/revoke", owner, url.Values{"account": {w.lab.ID}}); r.StatusCode != http.StatusSeeOther {
+		t.Fatalf("revoking: %s", r.Status)
+	}
+	if r := w.ask("POST", path, "", url.Values{"password": {password}}); r.StatusCode != http.StatusNotFound {
+		t.Errorf("a revoked link: %s", r.Status)
+	}
+	path = invite(t, w, owner, "ben@example.test", "member")
+	w.gate.Now = func() time.Time { return time.Now().Add(member.InvitationLimit + time.Minute) }
+	if r := w.ask("POST", path, "", url.Values{"password": {password}}); r.StatusCode != http.StatusGone {
+		t.Errorf("an old link: %s", r.Status)
+	}
+}
+
+// TestMembers_Places: roles change at once, and the last owner stays.
+func TestMembers_Places(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner := w.person("ada@example.test", false, w.lab, member.Owner)
+	ben := w.person("ben@example.test", false, w.lab, member.Regular)
+	id := func(email string) string {
+		m, err := w.db.MemberByEmail(t.Context(), email)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.ID
+	}
+	form := url.Values{"account": {w.lab.ID}, "role": {"member"}}
+	for _, path := range []string{"/role", "/remove"} {
+		if r := w.ask("POST", "/members/"+id("ada@example.test")+path, owner, form); r.Header.Get("Location") != "/members/"+id("ada@example.test") {
+			t.Errorf("%s of the last owner: %s to %s", path, r.Status, r.Header.Get("Location"))
+		}
+	}
+	if r := w.ask("GET", "/members/invite", ben, nil); r.StatusCode != http.StatusForbidden {
+		t.Errorf("a member may invite: %s", r.Status)
+	}
+	form.Set("role", "owner")
+	w.ask("POST", "/members/"+id("ben@example.test")+"/role", owner, form)
+	if r := w.ask("GET", "/members/invite", ben, nil); r.StatusCode != http.StatusOK {
+		t.Errorf("a new owner may not invite: %s", r.Status)
+	}
+	w.ask("POST", "/members/"+id("ada@example.test")+"/remove", ben, form)
+	if r := w.ask("GET", "/members", owner, nil); r.StatusCode != http.StatusForbidden {
+		t.Errorf("who was removed still sees the members: %s", r.Status)
+	}
+	if r := w.ask("POST", "/members/"+id("ada@example.test")+"/remove", ben, form); r.StatusCode != http.StatusNotFound {
+		t.Errorf("removing somebody who is gone: %s", r.Status)
+	}
+}
+
+// TestProof: what is sensitive asks for a proof that is not old.
+func TestProof(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner := w.person("ada@example.test", false, w.lab, member.Owner)
+	w.gate.Now = func() time.Time { return time.Now().Add(member.ProofLimit + time.Minute) }
+	if r := w.ask("GET", "/members/invite", owner, nil); r.Header.Get("Location") != "/prove?next=%2Fmembers%2Finvite" {
+		t.Fatalf("an old proof leads to %q", r.Header.Get("Location"))
+	}
+	r := w.ask("POST", "/security/password", owner, url.Values{"password": {"another long password"}}, "Referer", "http://localhost:8080/security?done=x")
+	if r.Header.Get("Location") != "/prove?next=%2Fsecurity%3Fdone%3Dx" {
+		t.Errorf("an old proof of a form leads to %q", r.Header.Get("Location"))
+	}
+	if r := w.ask("POST", "/prove", owner, url.Values{"password": {"wrong wrong wrong"}, "next": {"/members/invite"}}); r.StatusCode != http.StatusUnprocessableEntity {
+		t.Errorf("a wrong password: %s", r.Status)
+	}
+	r = w.ask("POST", "/prove", owner, url.Values{"password": {password}, "next": {"/members/invite"}})
+	if r.Header.Get("Location") != "/members/invite" {
+		t.Fatalf("a proof leads to %q", r.Header.Get("Location"))
+	}
+	if r := w.ask("GET", "/members/invite", session(r), nil); r.StatusCode != http.StatusOK {
+		t.Errorf("after the proof: %s", r.Status)
+	}
+}
+
+// TestOperatorLooks: an operator reads an account and changes nothing in it.
+func TestOperatorLooks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.person("ada@example.test", false, w.lab, member.Owner)
+	olive := w.person("olive@example.test", true, nil, member.None)
+	if r := w.ask("GET", "/members", olive, nil); r.StatusCode != http.StatusForbidden {
+		t.Errorf("without an account: %s", r.Status)
+	}
+	w.ask("POST", "/switch", olive, url.Values{"to": {w.lab.ID}})
+	page := text(t, w.ask("GET", "/members", olive, nil))
+	if !strings.Contains(page, "You are looking at Example Lab as operator.") || strings.Contains(page, "Invite") {
+		t.Errorf("the page is not read only:\n%s", page)
+	}
+	r := w.ask("POST", "/members/invite", olive, url.Values{"account": {w.lab.ID}, "email": {"eve@example.test"}, "role": {"owner"}})
+	if r.StatusCode != http.StatusForbidden {
+		t.Errorf("a change: %s", r.Status)
+	}
+	ada := w.person("eve@example.test", false, w.other, member.Owner)
+	if r := w.ask("POST", "/switch", ada, url.Values{"to": {w.lab.ID}}); r.StatusCode != http.StatusNotFound {
+		t.Errorf("a member of another account switches: %s", r.Status)
+	}
+}
