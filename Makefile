@@ -82,6 +82,10 @@ fmt: $(LINT) ## Format every Go file (gofumpt, gci)
 bench: build ## Measure charges a second and the line beside other proxies (ARGS="-out FILE")
 	@tools/bench.sh $(ARGS)
 
+.PHONY: bench-rows
+bench-rows: ## Fill a database with 10 million calls and measure what pages read of it (ARGS="-rows N -keep DIR")
+	go run ./internal/bench -only rows $(ARGS)
+
 .PHONY: bench-engine
 bench-engine: weights ## Measure the embedded engine beside llama.cpp, which it builds (ARGS="-rounds 5")
 	@tools/llamacpp.sh || true

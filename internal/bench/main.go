@@ -2,7 +2,7 @@
 // the disk, and what the whole line adds to a provider, beside nginx and a bare
 // httputil.ReverseProxy in the same run.
 //
-//	go run ./internal/bench -parley bin/parley [-out FILE] [-only settle|memory|line] [-rounds 3] [-seconds 2]
+//	go run ./internal/bench -parley bin/parley [-out FILE] [-only settle|memory|line|rows] [-rounds 3] [-seconds 2]
 //
 // Every figure is verified: answers are read to their end and their text is counted,
 // and at the end the books must be balanced and hold one entry for every call. A call
@@ -33,6 +33,8 @@ type options struct {
 	rounds  int
 	seconds float64
 	held    int
+	rows    int
+	keep    string
 }
 
 // window is how long one figure is measured.
@@ -65,10 +67,12 @@ func run() error {
 	flag.StringVar(&o.parley, "parley", "bin/parley", "the `binary` to measure")
 	flag.StringVar(&o.nginx, "nginx", "nginx", "the nginx to compare with; left out where there is none")
 	flag.StringVar(&o.dir, "dir", filepath.Join(".cache", "bench"), "`directory` for data, on the disk to measure")
-	flag.StringVar(&o.only, "only", "", "measure only these `parts`: settle, memory, line")
+	flag.StringVar(&o.only, "only", "", "measure only these `parts`: settle, memory, line; or rows, which is not measured unless it is named")
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the line; figures are their medians")
 	flag.Float64Var(&o.seconds, "seconds", 2, "length of one measurement")
 	flag.IntVar(&o.held, "held", 2000, "streams held open at once")
+	flag.IntVar(&o.rows, "rows", 10_000_000, "calls in the database of which pages are read")
+	flag.StringVar(&o.keep, "keep", "", "`directory` of that database, which stays")
 	flag.Parse()
 
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
@@ -106,6 +110,9 @@ func measure(ctx context.Context, o *options, w io.Writer) error {
 	var errs []error
 	if o.wants("settle") {
 		errs = append(errs, settles(ctx, o, w))
+	}
+	if strings.Contains(o.only, "rows") {
+		errs = append(errs, rows(ctx, o, w))
 	}
 	if o.wants("memory") || o.wants("line") {
 		errs = append(errs, line(ctx, o, w))
