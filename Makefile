@@ -38,11 +38,11 @@ e2e: setup build ## Run the end-to-end tests against bin/parley (ARGS="-run Cras
 	PARLEY_BIN=$(CURDIR)/bin/parley go test -count=1 -parallel 4 ./e2e/... $(ARGS)
 
 .PHONY: prove
-prove: weights build ## Kill the server KILLS times (500), hold limits for two minutes, 1,800 answers to their form
+prove: weights build ## Kill the server KILLS times (500), hold limits for two minutes, 1,800 answers to their form, 10,000 idempotency keys
 	PARLEY_PROVE=$(KILLS) PARLEY_BIN=$(CURDIR)/bin/parley go test -count=1 -parallel 4 -timeout 2h -v \
-	  -run '^(TestCrash|TestLimits_|TestRevoke|TestStop_Under500|TestHostile|TestMemory)' ./e2e/ $(ARGS)
+	  -run '^(TestCrash|TestIdempotency|TestLimits_|TestRevoke|TestStop_Under500|TestHostile|TestMemory)' ./e2e/ $(ARGS)
 	PARLEY_PROVE=$(KILLS) go test -count=1 -timeout 1h -v ./internal/proof/
-	PARLEY_PROVE=$(KILLS) go test -count=1 -timeout 1h -v -run '^TestEmbedded_(JSON|Schema|Tools)$$' ./internal/api/
+	PARLEY_PROVE=$(KILLS) go test -count=1 -timeout 1h -v -run '^TestEmbedded_(JSON|Schema|Tools)$$|^TestIdempotency_Storm$$' ./internal/api/
 
 .PHONY: soak
 soak: weights build ## Ask the embedded model for everything at once for SOAK (10m); print figures

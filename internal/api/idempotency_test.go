@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -267,10 +269,15 @@ func TestIdempotency_Shutdown(t *testing.T) {
 	}
 }
 
-// T6: many at once and again, whole and streamed: one charge for each key.
+// Many at once and again, whole and streamed: one charge for each key. make prove with
+// 500 kills does 10,000 keys.
 func TestIdempotency_Storm(t *testing.T) {
 	t.Parallel()
-	const keys, callers = 40, 64
+	keys := 40
+	const callers = 64
+	if kills, err := strconv.Atoi(os.Getenv("PARLEY_PROVE")); err == nil {
+		keys = max(keys, 20*kills)
+	}
 	d := open(t, hello())
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -308,6 +315,9 @@ func TestIdempotency_Storm(t *testing.T) {
 	}
 	if n := len(d.charges(t)); n != keys {
 		t.Errorf("%d charges for %d keys", n, keys)
+	}
+	if rep, err := d.db.Verify(context.Background()); err != nil || !rep.OK() {
+		t.Errorf("Verify = %+v, %v", rep, err)
 	}
 }
 

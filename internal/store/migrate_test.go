@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -45,31 +46,53 @@ func keptIn(t *testing.T, dir string) []string {
 	return list
 }
 
-// The first schema, with a stream that was running, becomes this build's; what it was
-// is kept, once, and can be restored by the build that wrote it.
-func TestMigrate_FromTheFirstWithOpenHolds(t *testing.T) {
+// Every earlier schema, with a charge and a stream that was running, becomes this build's;
+// what it was is kept, once, and can be restored.
+func TestMigrate_FromEverySchemaWithOpenHolds(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	first := steps(t, "0001", nil)
-	if _, err := store.Migrate(context.Background(), dir, first); err != nil {
+	names, err := fs.Glob(store.Migrations, "migrations/*.sql")
+	if err != nil || len(names) < 5 {
+		t.Fatalf("migrations %v, %v", names, err)
+	}
+	for _, name := range names[:len(names)-1] {
+		last := filepath.Base(name)[:4]
+		t.Run(last, func(t *testing.T) {
+			t.Parallel()
+			upgrade(t, last)
+		})
+	}
+}
+
+func upgrade(t *testing.T, last string) {
+	t.Helper()
+	dir, ctx := t.TempDir(), context.Background()
+	old, err := store.Migrate(ctx, dir, steps(t, last, nil))
+	if err != nil {
 		t.Fatal(err)
 	}
 	if got := keptIn(t, dir); len(got) != 0 {
 		t.Errorf("a new database was kept: %v", got)
 	}
-	old, err := store.Migrate(context.Background(), dir, first)
-	if err != nil || old != 1 {
-		t.Fatalf("Migrate again = %d, %v", old, err)
+	if again, err := store.Migrate(ctx, dir, steps(t, last, nil)); err != nil || again != old {
+		t.Fatalf("Migrate again = %d, %v", again, err)
 	}
 	plainSQL(t, dir,
-		`INSERT INTO account (number, id, name, plan, status, granted, posted, created_at) VALUES (1, 'acct_1', 'Acme', 'pro', 'active', 1000, 0, 1)`,
+		`INSERT INTO account (number, id, name, plan, status, granted, posted, last, created_at) VALUES (1, 'acct_1', 'Acme', 'pro', 'active', 1000, 240, 'req_01890a5d-ac96-774b-bcce-b302099a8056', 1)`,
 		`INSERT INTO credit_grant (id, account_id, amount, note, created_at) VALUES ('grant_1', 'acct_1', 1000, 'x', 1)`,
 		`INSERT INTO model_price VALUES ('price_1', 'm', 10, 5, 20, 1)`,
+		`INSERT INTO plan_version (id, plan, rpm, tpm, concurrency, models, created_at) VALUES ('plan_1', 'pro', 0, 0, 0, '[]', 1)`,
 		`INSERT INTO terms VALUES (1, 'key_1', 'm', 'price_1', 'plan_1')`,
-		`INSERT INTO hold_row VALUES ('req_01890a5d-ac96-774b-bcce-b302099a8057', 'chatcmpl-1', 1, 1, 10, 20, 500, 1)`,
+		`INSERT INTO outcome VALUES (1, FALSE, 200, '', 'settled', 'stop', 'counted', 'local/m', 1)`,
+		`INSERT INTO charge_row (id, completion_id, account, terms, outcome, created_at, prompt_tokens, cached_tokens, completion_tokens, output_limit, held, amount, written_off, first_token_us, total_us)
+			VALUES ('req_01890a5d-ac96-774b-bcce-b302099a8056', 'chatcmpl-0', 1, 1, 1, 1, 10, 0, 7, 20, 500, 240, 0, 1, 1)`,
+		`INSERT INTO hold_row (id, completion_id, account, terms, prompt_tokens, output_limit, amount, created_at)
+			VALUES ('req_01890a5d-ac96-774b-bcce-b302099a8057', 'chatcmpl-1', 1, 1, 10, 20, 500, 1)`,
 	)
+	if last >= "0003" { // which adds charges up
+		plainSQL(t, dir, `INSERT INTO usage_row VALUES (1, 0, 1, 1, 10, 0, 7, 240, 0)`)
+	}
 	db := open(t, dir)
-	if db.SchemaVersion() < 2 {
+	if db.SchemaVersion() <= old {
 		t.Fatalf("schema %d", db.SchemaVersion())
 	}
 	if n := query[int](t, db, `SELECT count(*) FROM hold`); n != 1 {
@@ -81,16 +104,16 @@ func TestMigrate_FromTheFirstWithOpenHolds(t *testing.T) {
 	}
 	prove(t, db)
 	backups := keptIn(t, dir)
-	if len(backups) != 1 || !strings.HasPrefix(filepath.Base(backups[0]), "schema-1-") {
-		t.Fatalf("kept %v, want one of schema 1", backups)
+	if len(backups) != 1 || !strings.HasPrefix(filepath.Base(backups[0]), fmt.Sprintf("schema-%d-", old)) {
+		t.Fatalf("kept %v, want one of schema %d", backups, old)
 	}
 	if fi, err := os.Stat(filepath.Dir(backups[0])); err != nil || fi.Mode().Perm() != 0o700 {
 		t.Errorf("backups has mode %v, %v, want 0700", fi.Mode(), err)
 	}
 	// Restored, it is upgraded again.
 	home := t.TempDir()
-	r, err := store.Restore(context.Background(), backups[0], home, false)
-	if err != nil || r.Schema != 1 {
+	r, err := store.Restore(ctx, backups[0], home, false)
+	if err != nil || r.Schema != old {
 		t.Fatalf("Restore of the kept one = %+v, %v", r, err)
 	}
 	prove(t, open(t, home))
