@@ -57,6 +57,9 @@ type Service struct {
 	// Describe gives the HTTP status and code that a caller will see for an error,
 	// for the receipt.
 	Describe func(error) (status int, code string)
+	// Slice is how many tokens of a stream without max_tokens are paid for in advance, in
+	// each choice; 0 is 1,024.
+	Slice int
 }
 
 // Call is one authenticated request.

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -44,9 +45,16 @@ func (r *run) reserve() error {
 		}
 		room = min(room, spending.Left(budget.Amount))
 	}
+	slice := 0
 	if r.call.Request.MaxTokens == 0 {
-		// What credit will not pay for need not be claimed from the limits either.
-		output = max(least, min(output, fits(r.model.Price, prompt, room), underLimit(who.Plan.TPM, prompt), underLimit(who.KeyLimits.Tokens, prompt), underLimit(who.Plan.ModelLimits[r.model.ID].Tokens, prompt)))
+		output = max(least, min(output, underLimit(who.Plan.TPM, prompt), underLimit(who.KeyLimits.Tokens, prompt), underLimit(who.Plan.ModelLimits[r.model.ID].Tokens, prompt)))
+		paid := fits(r.model.Price, prompt, room)
+		if r.endless() && paid >= s.slice()*r.call.Request.N {
+			slice = s.slice() * r.call.Request.N
+		} else {
+			// What credit will not pay for need not be claimed from the limits either.
+			output = max(least, min(output, paid))
+		}
 	}
 	ticket, status, err := s.Limiter.Take(time.Now(), r.claim(prompt+output))
 	r.ticket = ticket
@@ -58,7 +66,7 @@ func (r *run) reserve() error {
 	hold, err := s.Ledger.Reserve(ledger.Call{
 		RequestID: r.call.RequestID, CompletionID: id, AccountID: who.Account.ID, KeyID: who.KeyID,
 		Model: r.model.ID, PriceID: r.model.PriceID, Price: r.model.Price, PlanVersion: who.Plan.Version,
-		Stream: r.call.Request.Stream, CreatedAt: r.call.Now, Budget: r.budget(), PromptTokens: prompt, Output: output, LeastOutput: least,
+		Stream: r.call.Request.Stream, CreatedAt: r.call.Now, Budget: r.budget(), PromptTokens: prompt, Output: output, LeastOutput: least, Slice: slice,
 		Idempotency: r.call.Idempotency,
 	})
 	if err != nil {
@@ -82,6 +90,18 @@ func (r *run) denied(d *ratelimit.DeniedError, prompt int) error {
 		}
 	}
 	return e
+}
+
+// sliceTokens is how much of an answer without an end is paid for in advance.
+const sliceTokens = 1024
+
+func (s *Service) slice() int { return cmp.Or(s.Slice, sliceTokens) }
+
+// endless says whether the answer may end anywhere, so that its credit is held in slices.
+// What has a form ends where that is whole: the model has to know from the beginning how
+// far it may go.
+func (r *run) endless() bool {
+	return r.call.Request.Stream && !r.promised() && len(r.call.Request.Tools) == 0
 }
 
 // budget is what the ledger has to know of the key's.

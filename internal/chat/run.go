@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,6 +77,10 @@ func (r *run) do(ctx context.Context) (Summary, error) {
 	if p := r.end(); p != nil {
 		panic(p)
 	}
+	if errors.Is(err, errSpent) {
+		r.spent()
+		err = nil
+	}
 	gone, left := r.gone(ctx, err)
 	switch {
 	case err == nil && !r.ended():
@@ -145,6 +150,11 @@ func (r *run) event(ctx context.Context, e upstream.Event) error {
 	if e.Choice < 0 || e.Choice >= len(r.choices) {
 		return &upstream.Failure{Class: upstream.Failed, Err: errChoice}
 	}
+	if e.Usage == nil { // which comes after the last of what is released
+		if err := r.cover(e.Completion); err != nil {
+			return err
+		}
+	}
 	r.last = e
 	c := &r.choices[e.Choice]
 	c.finish = e.Finish
@@ -165,6 +175,27 @@ func (r *run) event(ctx context.Context, e upstream.Event) error {
 	}
 	r.busy()
 	return nil
+}
+
+// errSpent ends an answer because there is no credit for more of it.
+var errSpent = errors.New("the credit is spent")
+
+// cover holds credit for that many tokens, or ends the answer before them.
+func (r *run) cover(tokens int) error {
+	err := r.hold.Cover(tokens)
+	_, credit := errors.AsType[*ledger.InsufficientError](err)
+	_, budget := errors.AsType[*ledger.BudgetError](err)
+	if credit || budget {
+		return errSpent
+	}
+	return err
+}
+
+// spent ends every choice that goes on, as max_tokens would.
+func (r *run) spent() {
+	for i := range r.choices {
+		r.choices[i].finish = cmp.Or(r.choices[i].finish, wire.FinishLength)
+	}
 }
 
 // release hands the parts of an event to the emitter.

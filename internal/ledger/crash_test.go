@@ -57,6 +57,9 @@ func serve(b *books, account string, stream bool) error {
 	if rand.IntN(3) > 0 {
 		c.Budget = victims
 	}
+	if rand.IntN(2) == 0 {
+		c.Slice, c.LeastOutput = 4, 1
+	}
 	h, err := b.Reserve(c)
 	if err != nil {
 		return err
@@ -70,6 +73,9 @@ func serve(b *books, account string, stream bool) error {
 			return err
 		}
 		for i := range n {
+			if err := h.Cover(i + 1); err != nil {
+				return err
+			}
 			h.Delivered(i + 1)
 			fmt.Printf("part %s %d\n", c.RequestID, i+1) // one write(2): what is read was sent
 		}

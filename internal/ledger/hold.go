@@ -25,7 +25,10 @@ type Call struct {
 	// Output is the most tokens that the answer may have. When the balance does not
 	// cover it, the hold covers fewer, but not fewer than LeastOutput.
 	Output, LeastOutput int
-	Idempotency         *Idempotency // nil for a call without a key
+	// Slice, above 0, makes the hold of a stream cover so many tokens of answer at first
+	// and grow with it; see [Hold.Cover].
+	Slice       int
+	Idempotency *Idempotency // nil for a call without a key
 }
 
 // Outcome is how a call ended. Tokens that were not computed are not counted.
@@ -48,10 +51,11 @@ type Hold struct {
 	ledger    *Ledger
 	book      *book
 	spending  *Spending // of the budget, guarded by the book; nil without one
-	receipt   Receipt   // not changed after Reserve
+	receipt   Receipt   // changed by Cover only, under the lock of the book
 	delivered atomic.Int64
 	slot      Slot
 	opened    *pending
+	growth    growth
 	resolved  bool
 }
 
@@ -71,14 +75,24 @@ func (l *Ledger) Reserve(c Call) (*Hold, error) {
 	if c.Budget.ID != "" {
 		h.spending = l.spending(c.Budget)
 	}
-	if err := h.book.reserve(h, c.LeastOutput); err != nil {
+	if c.Slice > 0 && c.Slice < c.Output && c.Price.Output > 0 {
+		if _, err := c.Price.Cost(money.Tokens{Prompt: c.PromptTokens, Completion: c.Output}); err != nil {
+			return nil, err
+		}
+		h.receipt.OutputLimit = c.Slice
+	}
+	first := h.receipt.OutputLimit
+	if err := h.book.reserve(h, min(c.LeastOutput, first)); err != nil {
 		return nil, err
+	}
+	if h.receipt.OutputLimit == first && first < c.Output {
+		h.growth = growth{slice: first, most: c.Output, durable: first}
 	}
 	return h, nil
 }
 
-// OutputLimit is how many tokens of answer the hold covers.
-func (h *Hold) OutputLimit() int { return h.receipt.OutputLimit }
+// OutputLimit is how many tokens of answer the hold covers, or will when it has grown.
+func (h *Hold) OutputLimit() int { return max(h.receipt.OutputLimit, h.growth.most) }
 
 // PromptTokens is how many tokens of prompt the hold covers.
 func (h *Hold) PromptTokens() int { return h.receipt.PromptTokens }

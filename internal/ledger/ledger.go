@@ -8,6 +8,7 @@
 //	h, err := l.Reserve(call)        // memory only: the hold covers the whole answer
 //	h.Persist()                      // a stream: its hold row is on the way to the disk
 //	<-h.Durable()                    // before the first byte of a stream
+//	err = h.Cover(n)                 // before each part, where the hold is of slices
 //	h.Delivered(n)                   // before each part
 //	err = h.Settle(outcome)          // durable when it returns: now release the end
 package ledger
@@ -49,9 +50,10 @@ func (e *InsufficientError) Error() string {
 
 // Op is one change to the books; exactly one field is set.
 type Op struct {
-	Open  *Receipt // the hold of a stream that starts
-	Close *Receipt // the end of a call; resolves its hold row where it has one
-	Grant *Grant
+	Open   *Receipt // the hold of a stream that starts
+	Extend *Receipt // the same hold with more OutputLimit and Hold
+	Close  *Receipt // the end of a call; resolves its hold row where it has one
+	Grant  *Grant
 	// Expire takes back what was not used in time.
 	Expire *Expire
 	Debit  *Debit

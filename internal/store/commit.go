@@ -21,6 +21,8 @@ func (d *DB) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Result, erro
 				switch {
 				case op.Open != nil:
 					results[i], err = b.open(ctx, op.Open)
+				case op.Extend != nil:
+					results[i], err = b.extend(ctx, op.Extend)
 				case op.Close != nil:
 					results[i], err = b.close(ctx, op.Close)
 				case op.Grant != nil:
@@ -86,6 +88,15 @@ func (b *batch) open(ctx context.Context, r *ledger.Receipt) (ledger.Result, err
 		int64(r.PromptTokens), int64(r.OutputLimit), int64(r.Hold), micros(r.CreatedAt), budget)
 	if err == nil && r.Idempotency != nil {
 		err = b.name(ctx, account, r)
+	}
+	return ledger.Result{Applied: true}, err
+}
+
+// extend fails for a hold that is not there: what it covers is about to be released.
+func (b *batch) extend(ctx context.Context, r *ledger.Receipt) (ledger.Result, error) {
+	n, err := b.exec(ctx, b.extendHold, int64(r.OutputLimit), int64(r.Hold), r.RequestID)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("extend %s: it has no hold", r.RequestID)
 	}
 	return ledger.Result{Applied: true}, err
 }

@@ -20,7 +20,7 @@ type journal struct {
 	open, closeHold, charge, post statement
 	findBudget, addBudget, spend  statement
 	addUsage, newUsage            statement
-	named, unnamed                statement
+	named, unnamed, extendHold    statement
 
 	// Numbers of rows that never change.
 	accounts map[string]int64
@@ -54,7 +54,8 @@ func (j *journal) texts() map[*statement]string {
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
 		&j.open: `INSERT INTO hold_row (id, completion_id, account, terms, prompt_tokens, output_limit, amount, created_at, budget)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		&j.closeHold: `DELETE FROM hold_row WHERE id = ?`,
+		&j.extendHold: `UPDATE hold_row SET output_limit = ?, amount = ? WHERE id = ?`,
+		&j.closeHold:  `DELETE FROM hold_row WHERE id = ?`,
 		&j.charge: `INSERT INTO charge_row (id, completion_id, account, terms, outcome, previous, created_at, prompt_tokens, cached_tokens,
 				completion_tokens, output_limit, held, amount, written_off, first_token_us, total_us, budget)
 			VALUES (?, ?, ?3, ?4, ?, coalesce(?, (SELECT last FROM usage_row WHERE account = ?3 AND hour = ?7 / 3600000000 AND terms = ?4)),
