@@ -173,9 +173,9 @@ func (a *App) openBooks(ctx context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("the books cannot be read: %w", err)
 		}
+		a.proved(ctx, report, nil)
 		if !report.OK() {
 			a.screen.note("books    NOT BALANCED; see: parley ledger verify")
-			a.log.Error("books not balanced", "entries", report.Entries)
 		} else {
 			a.screen.note("books    balanced, %s entries, %s", thousands(report.Entries), seconds(report.Took))
 		}

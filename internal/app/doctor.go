@@ -148,6 +148,7 @@ func (x *examination) books(ctx context.Context, running bool) {
 		return
 	case errors.Is(err, store.ErrUnbalanced):
 		x.add("books", Wrong, sentence(err), "Keep a copy of the directory, stop serving and report it; see parley ledger verify.")
+		x.proof(i.Proof, running)
 		return
 	case err != nil:
 		x.add("books", Wrong, sentence(err), "Keep a copy of the directory, then restore the last backup: parley restore FILE --force")
@@ -159,8 +160,27 @@ func (x *examination) books(ctx context.Context, running bool) {
 		return
 	}
 	x.add("books", Fine, fmt.Sprintf("Balanced: %s, %s entries, %s.", plural(int(i.Report.Accounts), "account"), thousands(i.Report.Entries), plural(len(i.Report.Invariants), "invariant")), "")
+	x.proof(i.Proof, running)
 	x.leftovers(i, running)
 	x.clock(i.Newest)
+}
+
+// proof is how the server's own proof stands, which it makes at its start and every day.
+func (x *examination) proof(p store.Proof, running bool) {
+	const late = 36 * time.Hour
+	age := x.now.Sub(p.At)
+	switch {
+	case p.At.IsZero():
+		x.add("proof", Fine, "None yet: a server proves new books after a day, others at its start.", "")
+	case p.Law != "":
+		x.add("proof", Wrong, fmt.Sprintf("The proof of %s failed: %s: %s.", p.At.Format(time.RFC3339), p.Law, p.Detail),
+			"Keep a copy of the directory and run parley ledger verify. If it says balanced, the books were mended since.")
+	case running && age > late:
+		x.add("proof", Wrong, fmt.Sprintf("The last proof is of %s; a running server makes one every day.", p.At.Format(time.RFC3339)),
+			"Look for \"books not proved\" in the server's log; restart it.")
+	default:
+		x.add("proof", Fine, fmt.Sprintf("Balanced at %s, %s entries.", p.At.Format(time.RFC3339), thousands(p.Entries)), "")
+	}
 }
 
 // leftovers are what a process that was killed did not resolve.

@@ -62,7 +62,7 @@ func TestExamine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fine := map[string]Standing{"directory": Fine, "lock": Fine, "disk": Fine, "schema": Fine, "books": Fine, "holds": Fine, "clock": Fine}
+	fine := map[string]Standing{"directory": Fine, "lock": Fine, "disk": Fine, "schema": Fine, "books": Fine, "proof": Fine, "holds": Fine, "clock": Fine}
 	expect := func(what string, free uint64, now time.Time, other map[string]Standing, words ...string) {
 		t.Helper()
 		want := maps.Clone(fine)

@@ -23,7 +23,7 @@ type Webhook struct {
 
 // WebhookEvents are the kinds of events.
 func WebhookEvents() []string {
-	return []string{"credit.low", "budget.low", "budget.spent", "account.suspended", "account.activated", "subscription.changed"}
+	return []string{"credit.low", "budget.low", "budget.spent", "account.suspended", "account.activated", "subscription.changed", "ledger.unbalanced"}
 }
 
 // leastSecret is how short a secret may be: anyone can try to guess it.

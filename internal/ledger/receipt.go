@@ -145,11 +145,14 @@ type Invariant struct {
 }
 
 // OK reports whether every invariant holds.
-func (r *Report) OK() bool {
+func (r *Report) OK() bool { return r.Broken() == Invariant{} }
+
+// Broken is the first invariant that does not hold, the zero value when all do.
+func (r *Report) Broken() Invariant {
 	for _, i := range r.Invariants {
 		if !i.OK {
-			return false
+			return i
 		}
 	}
-	return true
+	return Invariant{}
 }

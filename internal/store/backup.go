@@ -163,15 +163,8 @@ func check(ctx context.Context, db reader, all []migration) (c Checked, err erro
 	if c.Report, err = prove(ctx, db); err != nil {
 		return c, err
 	}
-	return c, unbalanced(c.Report)
-}
-
-// unbalanced names the first law that is broken.
-func unbalanced(rep ledger.Report) error {
-	for _, i := range rep.Invariants {
-		if !i.OK {
-			return fmt.Errorf("%w: %s: %s", ErrUnbalanced, i.Name, i.Detail)
-		}
+	if i := c.Report.Broken(); i.Name != "" {
+		return c, fmt.Errorf("%w: %s: %s", ErrUnbalanced, i.Name, i.Detail)
 	}
-	return nil
+	return c, nil
 }

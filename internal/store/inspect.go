@@ -19,6 +19,8 @@ type Inspection struct {
 	Holds int
 	// Slots are the places taken in the file of progress; those of running streams too.
 	Slots int
+	// Proof is what the server's last proof found.
+	Proof Proof
 	// Newest is when the last call was made of those that have ended; zero without one.
 	Newest time.Time
 }
@@ -55,13 +57,17 @@ func (i *Inspection) read(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	if i.Checked, err = check(ctx, tx, all); err != nil || i.Report.Invariants == nil {
-		return err
+	var broken error
+	if i.Checked, broken = check(ctx, tx, all); i.Report.Invariants == nil || broken != nil && !errors.Is(broken, ErrUnbalanced) {
+		return broken
 	}
 	var newest sql.NullInt64
 	err = tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM hold_row), (SELECT created_at FROM charge_row ORDER BY id DESC LIMIT 1)`).Scan(&i.Holds, &newest)
 	i.Newest = instant(newest)
-	return err
+	if err == nil {
+		i.Proof, err = lastProof(ctx, tx)
+	}
+	return errors.Join(broken, err)
 }
 
 // takenSlots counts the slots of dir/progress that have a request id.

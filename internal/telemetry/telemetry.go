@@ -41,6 +41,8 @@ type Metrics struct {
 	attemptsFirst *prometheus.HistogramVec
 
 	revocations *prometheus.CounterVec
+
+	proofOK, proofTime, proofTook prometheus.Gauge
 }
 
 // New returns metrics of a process of that version, with those of the Go runtime and
@@ -63,6 +65,12 @@ func (m *Metrics) counter(name, help string, labels ...string) *prometheus.Count
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	m.registry.MustRegister(c)
 	return c
+}
+
+func (m *Metrics) gauge(name, help string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	m.registry.MustRegister(g)
+	return g
 }
 
 func (m *Metrics) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
@@ -92,6 +100,10 @@ func (m *Metrics) books() {
 	took := m.histogram("parley_ledger_commit_duration_seconds", "One transaction, its fsync included.",
 		[]float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5})
 	m.commitOps, m.commitTime = ops.WithLabelValues().(prometheus.Histogram), took.WithLabelValues().(prometheus.Histogram)
+	m.proofOK = m.gauge("parley_ledger_proof_ok", "1 when the last proof of the books found every law to hold, 0 when not or when it could not be made.")
+	m.proofTime = m.gauge("parley_ledger_proof_timestamp_seconds", "When the last proof ended; 0 before the first.")
+	m.proofTook = m.gauge("parley_ledger_proof_duration_seconds", "How long it took, its pauses included.")
+	m.proofOK.Set(1) // new books
 	m.revocations = m.counter("parley_revocations_total", "Keys revoked and accounts suspended since the start.", "what")
 }
 
@@ -217,6 +229,19 @@ func (m *Metrics) Commit(ops int, took time.Duration, failed bool) {
 	m.commits.WithLabelValues(result).Inc()
 	m.commitOps.Observe(float64(ops))
 	m.commitTime.Observe(took.Seconds())
+}
+
+// Proof tells how the last proof of the books ended, and when.
+func (m *Metrics) Proof(ok bool, took time.Duration, end time.Time) {
+	if m == nil {
+		return
+	}
+	m.proofOK.Set(0)
+	if ok {
+		m.proofOK.Set(1)
+	}
+	m.proofTime.Set(float64(end.Unix()))
+	m.proofTook.Set(took.Seconds())
 }
 
 // Attempt counts a request to an upstream. firstToken is 0 when nothing came.

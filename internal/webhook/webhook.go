@@ -37,11 +37,12 @@ const (
 	AccountSuspended    = "account.suspended"
 	AccountActivated    = "account.activated"
 	SubscriptionChanged = "subscription.changed"
+	LedgerUnbalanced    = "ledger.unbalanced" // the daily proof has failed
 )
 
 // Kinds are all kinds of events.
 func Kinds() []string {
-	return []string{CreditLow, BudgetLow, BudgetSpent, AccountSuspended, AccountActivated, SubscriptionChanged}
+	return []string{CreditLow, BudgetLow, BudgetSpent, AccountSuspended, AccountActivated, SubscriptionChanged, LedgerUnbalanced}
 }
 
 // SignatureHeader carries "t=…,v1=…": see [Sign].

@@ -1,0 +1,80 @@
+package app
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/store"
+)
+
+// The job runs once a day, and not after the end.
+func TestEvery(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		begin, times := time.Now(), []time.Duration{}
+		go every(ctx, proofPause, func() { times = append(times, time.Since(begin)) })
+		time.Sleep(3*proofPause + time.Minute)
+		stop()
+		synctest.Wait()
+		if len(times) != 3 || times[0] != proofPause || times[2] != 3*proofPause {
+			t.Errorf("it ran at %v", times)
+		}
+	})
+}
+
+// A proof that fails is told to everybody: the log with what to do, the metrics, the
+// doctor and webhooks. One that holds again is, too.
+func TestProveOnce(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	o, out, errs := options(t, dir, &provider{})
+	o.Config.Metrics.Listen, o.Config.Source = "127.0.0.1:0", "test.yaml"
+	o.Config.Webhooks = []config.Webhook{{URL: "http://127.0.0.1:9/", Secret: "0123456789abcdef"}}
+	r := start(t, o, out, errs)
+	change := func(statement string) {
+		t.Helper()
+		db, err := sql.Open("sqlite", filepath.Join(dir, store.FileName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const plenty = 100 << 30
+	for _, c := range []struct {
+		change, metric string
+		standing       Standing
+		says           string
+		told           int
+	}{
+		{`SELECT 1`, "parley_ledger_proof_ok 1", Fine, "", 0},
+		{`UPDATE account SET granted = granted + 5`, "parley_ledger_proof_ok 0", Wrong, "run parley ledger verify", 1},
+		{`UPDATE account SET granted = granted - 5`, "parley_ledger_proof_ok 1", Fine, "", 1},
+	} {
+		change(c.change)
+		r.proveOnce(t.Context())
+		r.awaitMetric(t, c.metric)
+		if got, all := standings(t, dir, plenty, time.Now()); got["proof"] != c.standing || got["books"] != c.standing {
+			t.Errorf("%s: the doctor says %+v, want the proof %s", c.change, all, c.standing)
+		}
+		if !strings.Contains(errs.String(), c.says) {
+			t.Errorf("%s: the log lacks %q:\n%s", c.change, c.says, errs)
+		}
+		list, err := r.rooms.db.Deliveries(t.Context(), 10)
+		if err != nil || len(list) != c.told || len(list) > 0 && !strings.Contains(string(list[0].Body), `"law":"granted is the sum of the grants"`) {
+			t.Errorf("%s: deliveries %+v, %v, want %d", c.change, list, err, c.told)
+		}
+	}
+	if text := r.metrics(t); !strings.Contains(text, "parley_ledger_proof_timestamp_seconds 1") {
+		t.Errorf("the metrics do not say when:\n%s", text)
+	}
+}
