@@ -209,6 +209,7 @@ func (a *App) door() (*api.Config, error) {
 		providers[id] = countedProvider{p, id, a.metrics}
 	}
 	router := routing.New(providers).WithOptions(a.upstreams.options)
+	router.Watch(a.targetChanged)
 	for _, m := range a.rooms.catalog.List(time.Now()) {
 		if err := router.Check(m); err != nil {
 			return nil, err

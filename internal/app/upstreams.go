@@ -44,6 +44,16 @@ func openUpstreams(c *config.Config, s *screen) (_ *upstreams, err error) {
 	return u, nil
 }
 
+// targetChanged tells of a target that is ejected or serves again.
+func (a *App) targetChanged(c routing.Change) {
+	if c.Class == "" {
+		a.log.Info("target serves again", "target", c.Target.String())
+		return
+	}
+	a.metrics.Ejected(c.Target.Upstream, string(c.Class))
+	a.log.Warn("target ejected", "target", c.Target.String(), "class", string(c.Class), "until", c.Until.UTC())
+}
+
 // close ends what computes.
 func (u *upstreams) close() error {
 	var errs []error

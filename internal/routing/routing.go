@@ -18,7 +18,7 @@ import (
 // Options say how an upstream is used. The zero value tries every target once.
 type Options struct {
 	// Retries is how many further attempts a call makes at targets of this upstream
-	// that it has tried before, in all.
+	// that it has tried before, in all, as long as the upstream's budget allows them.
 	Retries int
 }
 
@@ -26,17 +26,34 @@ type Options struct {
 type Router struct {
 	providers map[string]upstream.Provider // by upstream id
 	options   map[string]Options
+	budgets   map[string]*budget // by upstream id
+	health    *health
 }
 
 // New returns a router over the providers by the ids of their upstreams. Every target
 // of a model that is routed must name one of them.
-func New(providers map[string]upstream.Provider) *Router { return &Router{providers: providers} }
+func New(providers map[string]upstream.Provider) *Router {
+	r := &Router{
+		providers: providers, budgets: make(map[string]*budget, len(providers)),
+		health: &health{changed: func(Change) {}, targets: map[catalog.Target]*state{}},
+	}
+	for id := range providers {
+		r.budgets[id] = &budget{}
+	}
+	return r
+}
 
 // WithOptions returns a router over the same providers with options by upstream id.
 // An upstream that options leave out has none.
 func (r *Router) WithOptions(options map[string]Options) *Router {
-	return &Router{providers: r.providers, options: options}
+	same := New(r.providers)
+	same.options, same.health.changed = options, r.health.changed
+	return same
 }
+
+// Watch makes f hear of each target that is ejected and that serves again. It is called
+// before the first call; f must be quick and not call the router.
+func (r *Router) Watch(f func(Change)) { r.health.changed = f }
 
 // ErrUpstream means a target whose upstream does not exist.
 var ErrUpstream = errors.New("no such upstream")
@@ -64,31 +81,37 @@ func (r *Router) Capabilities(m *catalog.Model) wire.Capabilities {
 
 // Generate computes the answer at the first target that begins one. A target that
 // fails before its first event is passed over; when all have failed, those that may do
-// better are tried again, as often as their upstreams allow, after a short wait. After
-// the first event, or when ctx has ended, a failure is the call's, and so is
-// [*upstream.Rejected] at any time. Targets that cannot do what the request asks for are left out, but for the first. A
-// call that ends while it waits between two attempts ends with
+// better are tried again, as often as their upstreams and their budgets allow, after a
+// short wait. A target that fails call after call is ejected: it comes last, and only
+// within the budget, until it serves again; where all are, the first is tried. After the first
+// event, or when ctx has ended, a failure is the call's, and so is [*upstream.Rejected] at
+// any time. Targets that cannot do what the request asks for are left out, but for the
+// first. A call that ends while it waits between two attempts ends with
 // [upstream.ErrNotStarted].
 func (r *Router) Generate(ctx context.Context, m *catalog.Model, call *upstream.Call, yield func(upstream.Event) error) (upstream.Route, error) {
-	var route upstream.Route
 	call.Window = m.ContextWindow
 	begun := false
 	watched := func(e upstream.Event) error {
 		begun = true
 		return yield(e)
 	}
+	var route upstream.Route
 	spent := map[string]int{} // further attempts by upstream
 	may := func(t catalog.Target) bool { return spent[t.Upstream] < r.options[t.Upstream].Retries }
 	var last error
-	for round, targets := 0, r.able(m, call.Request); ; round++ {
+	now := time.Now()
+	targets, further := r.order(r.able(m, call.Request), now)
+	for round := 0; ; round++ {
 		var again []catalog.Target
 		var wait time.Duration
-		for _, t := range targets {
+		for i, t := range targets {
+			if round > 0 && !may(t) {
+				continue // an earlier target of this round has taken the last one
+			}
+			if !r.pay(t, round > 0 || i >= len(targets)-further, now) {
+				continue
+			}
 			if round > 0 {
-				// An earlier target of this round may have taken the last one.
-				if !may(t) {
-					continue
-				}
 				spent[t.Upstream]++
 			}
 			route.Target = t.String()
@@ -96,6 +119,9 @@ func (r *Router) Generate(ctx context.Context, m *catalog.Model, call *upstream.
 			call.Model = t.Model
 			err := r.providers[t.Upstream].Generate(ctx, call, watched)
 			failure, failed := errors.AsType[*upstream.Failure](err)
+			if now = time.Now(); ctx.Err() == nil {
+				r.health.note(t, failure, now)
+			}
 			if !failed || begun || ctx.Err() != nil {
 				return route, err
 			}
@@ -105,14 +131,50 @@ func (r *Router) Generate(ctx context.Context, m *catalog.Model, call *upstream.
 				wait = max(wait, failure.RetryAfter)
 			}
 		}
-		if !slices.ContainsFunc(again, may) {
+		if !slices.ContainsFunc(again, func(t catalog.Target) bool { return may(t) && r.budgets[t.Upstream].left(now) }) {
 			return route, last
 		}
-		targets = again
+		targets, further = again, 0
 		if err := pause(ctx, max(wait, backoff(round))); err != nil {
 			return route, err
 		}
+		now = time.Now()
 	}
+}
+
+// order puts the targets that are ejected behind the others, and says how many of the last
+// are tried within the budget only. Where all are ejected the first is tried like one that
+// is not: they may be well again.
+func (r *Router) order(targets []catalog.Target, now time.Time) (ordered []catalog.Target, further int) {
+	var out []catalog.Target
+	for i, t := range targets {
+		switch {
+		case !r.health.serves(t, now):
+			if out == nil {
+				ordered = slices.Clone(targets[:i])
+			}
+			out = append(out, t)
+		case out != nil:
+			ordered = append(ordered, t)
+		}
+	}
+	switch {
+	case out == nil:
+		return targets, 0
+	case len(ordered) == 0:
+		return targets, len(targets) - 1
+	}
+	return append(ordered, out...), len(out)
+}
+
+// pay counts an attempt at t. One that is further is refused without a budget.
+func (r *Router) pay(t catalog.Target, further bool, now time.Time) bool {
+	b := r.budgets[t.Upstream]
+	if further {
+		return b.take(now)
+	}
+	b.call(now)
+	return true
 }
 
 // able returns the targets that a request may go to. The first can do what it asks

@@ -39,6 +39,7 @@ type Metrics struct {
 	attempts      *prometheus.CounterVec
 	retries       *prometheus.CounterVec
 	attemptsFirst *prometheus.HistogramVec
+	ejections     *prometheus.CounterVec
 
 	revocations *prometheus.CounterVec
 
@@ -110,6 +111,7 @@ func (m *Metrics) books() {
 func (m *Metrics) upstreams() {
 	m.attempts = m.counter("parley_upstream_attempts_total", "Requests to upstreams by their outcome.", "upstream", "outcome")
 	m.retries = m.counter("parley_upstream_retries_total", "Attempts after the first of a call, at the same target or another.", "model")
+	m.ejections = m.counter("parley_upstream_ejections_total", "Targets that were left out for a while, by the failure that did it.", "upstream", "outcome")
 	m.attemptsFirst = m.histogram("parley_upstream_time_to_first_token_seconds", "From one attempt to the first piece of its answer.", firstTokenBuckets(), "upstream")
 }
 
@@ -252,6 +254,13 @@ func (m *Metrics) Attempt(upstream, outcome string, firstToken time.Duration) {
 	m.attempts.WithLabelValues(upstream, outcome).Inc()
 	if firstToken > 0 {
 		m.attemptsFirst.WithLabelValues(upstream).Observe(firstToken.Seconds())
+	}
+}
+
+// Ejected counts a target of the upstream that is left out for a while.
+func (m *Metrics) Ejected(upstream, outcome string) {
+	if m != nil {
+		m.ejections.WithLabelValues(upstream, outcome).Inc()
 	}
 }
 

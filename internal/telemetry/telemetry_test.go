@@ -51,6 +51,8 @@ func everything() *telemetry.Metrics {
 	m.Attempt("local", "ok", time.Millisecond)
 	m.Attempt("rack", "unreachable", 0)
 	m.Retries("m", 1)
+	m.Ejected("rack", "timeout")
+	m.Proof(false, 2*time.Second, time.Unix(1_790_000_000, 0))
 	m.Revoked("key")
 	return m
 }
@@ -98,6 +100,10 @@ func TestMetrics(t *testing.T) {
 		`parley_engine_queue_time_seconds_bucket{upstream="local",le="+Inf"} 6`,
 		`parley_engine_queue_time_seconds_sum{upstream="local"} 9`,
 		`parley_engine_time_to_first_token_seconds_count{upstream="local"} 1`,
+		`parley_upstream_ejections_total{outcome="timeout",upstream="rack"} 1`,
+		`parley_ledger_proof_ok 0`,
+		`parley_ledger_proof_timestamp_seconds 1.79e+09`,
+		`parley_ledger_proof_duration_seconds 2`,
 		`go_goroutines `,
 	} {
 		if !strings.Contains("\n"+text, "\n"+want) {
@@ -142,6 +148,8 @@ func TestMetrics_Nil(t *testing.T) {
 	m.Commit(1, 0, true)
 	m.Attempt("u", "ok", 1)
 	m.Retries("m", 1)
+	m.Ejected("rack", "timeout")
+	m.Proof(false, 2*time.Second, time.Unix(1_790_000_000, 0))
 	m.Revoked("key")
 }
 
