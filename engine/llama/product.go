@@ -82,19 +82,9 @@ func (in *inputs) quantise(k *kernel.Table, i, off int, x []float32) {
 }
 
 // multiply multiplies groups [g0, g1) of w by all columns into
-// out[column*w.Padded + row], and adds the twins' products to their columns'. A
-// group at a time stays in the first cache while the columns pass.
+// out[column*w.Padded + row], and adds the twins' products to their columns'.
 func (in *inputs) multiply(k *kernel.Table, w *quant.Matrix, g0, g1 int, out []float32) {
-	n, step := in.n+len(in.twins), 1
-	if n <= 4 {
-		step = g1 - g0
-	}
-	tile, tiles := 4*w.K/kernel.Cols*kernel.XBlock, (n+3)/4
-	for g := g0; g < g1; g += step {
-		for t := range tiles {
-			w.Mul(k, &in.x[t*tile], tileCols(n, t), g, g+step, out[4*t*w.Padded:], t, tiles)
-		}
-	}
+	w.Mul(k, in.x, in.n+len(in.twins), g0, g1, out)
 	for _, t := range in.twins {
 		o, from := t[0]*w.Padded+g0*kernel.Rows, t[1]*w.Padded+g0*kernel.Rows
 		k.Add(&out[o], &out[from], (g1-g0)*kernel.Rows)
