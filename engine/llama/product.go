@@ -92,13 +92,17 @@ func (in *inputs) multiply(k *kernel.Table, w *quant.Matrix, g0, g1 int, out []f
 }
 
 // chunkGroups is how many groups make a chunk of work: about 24 KiB of weights, 0.3 to
-// 1 µs for up to four columns. With nobody to share with, where memory is the limit,
-// longer stretches of it are read faster (one column: 1.16 times); they still end soon
-// enough for the collector, which cannot stop a kernel.
+// 1 µs for up to four columns; for more of them at most a 16th of the matrix, so that
+// threads end together. With nobody to share with, longer stretches of memory are read
+// faster (one column: 1.16 times) and what is done to each chunk's rows costs less; they
+// still end soon enough for the collector, which cannot stop a kernel.
 func (in *inputs) chunkGroups(w *quant.Matrix) int {
-	size := 24 << 10
-	if in.alone && in.n+len(in.twins) <= 4 {
-		size = 384 << 10
+	size, n := 24<<10, in.n+len(in.twins)
+	switch {
+	case in.alone:
+		size = min(384<<10, (6<<20)/max(1, n))
+	case n > 4:
+		size = min(size, w.Bytes()/16)
 	}
 	return max(1, size/w.Group())
 }
