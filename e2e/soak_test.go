@@ -136,6 +136,7 @@ func startSoak(t *testing.T) *soak {
 		t.Fatalf("no address of the metrics in %s", s.Stderr())
 	}
 	s.metrics, s.kinds = m[1], soakKinds(t)
+	s.client.Timeout = 10 * time.Minute // sixteen answers at once, maybe on a machine that does much else
 	return s
 }
 

@@ -61,6 +61,7 @@ type sequence struct {
 	choice    int
 	followers []*sequence // choices that begin when this one has computed their prompt
 	follows   bool        // is one of them, and the prompt is not through
+	paused    bool        // has left its place to somebody who had none
 	pages     kv.Table
 	pos       int   // positions computed
 	next      int32 // the token at pos, once the prompt is through

@@ -66,6 +66,47 @@ func TestFair_LeavesRoom(t *testing.T) {
 	}
 }
 
+// Who has nothing running takes the place of somebody's newest sequence when all places
+// are taken; that one goes on later, with the tokens it gets alone.
+func TestFair_Yields(t *testing.T) {
+	t.Parallel()
+	o := small()
+	o.MaxSequences, o.QueueWait = 4, time.Hour
+	e := open(t, tiny(t), o)
+	resume, release := hold(t, e, "greedy")
+	full, submitted, done := make(chan engine.Stats), make(chan struct{}), make(chan engine.Stats, 1)
+	long := engine.Request{Owner: "greedy", Prompt: prompt(3, 0), MaxTokens: 100, Temperature: 1, TopP: 1}
+	beside(t, e, long, 2, func() {
+		full <- e.Stats()
+		<-submitted
+	})
+	newest, got := long, make(chan string)
+	newest.Prompt = prompt(300, 0) // so long that it is not through when it is interrupted
+	go func() {
+		text, last, err := collect(e.Generate(t.Context(), newest))
+		if err != nil || last.Generated != newest.MaxTokens {
+			t.Errorf("the sequence that was interrupted: %+v, %v", last, err)
+		}
+		got <- text
+	}()
+	until(t, "the newest waits", func() bool { return e.Stats().Waiting == 3 })
+	resume()
+	if s := <-full; s.Running != 4 {
+		t.Errorf("%d run, want 4", s.Running)
+	}
+	before := e.Stats()
+	beside(t, e, engine.Request{Owner: "modest", Prompt: prompt(3, 0), MaxTokens: 5}, 1, func() { done <- e.Stats() })
+	close(submitted)
+	if s := <-done; s.Running != 4 || s.Waiting != 0 || s.Steps != before.Steps+1 {
+		t.Errorf("after the modest one's first step: %+v, before it: %+v", s, before)
+	}
+	text := <-got
+	release()
+	if alone, _, err := collect(e.Generate(t.Context(), newest)); err != nil || text != alone {
+		t.Errorf("interrupted %q, alone %q, %v", text, alone, err)
+	}
+}
+
 // A short prompt waits for no long ones of somebody else.
 func TestFair_Prompts(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,9 @@ import (
 type Request struct {
 	// Owner is who waits. However many requests an owner has, those of others get
 	// their turn: of the owners who wait, the one who has the fewest sequences running
-	// is next. Requests of one owner whose prompts begin alike compute that beginning
+	// is next. An owner who has none takes, where no place is free, that of the newest
+	// sequence of the owner who has the most, which then pauses, unless nobody has more
+	// than one. Requests of one owner whose prompts begin alike compute that beginning
 	// once, as long as there is room to keep it; the tokens are the same either way.
 	Owner     string
 	Prompt    []int32 // at least one token

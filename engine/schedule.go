@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/engine/kernel"
-	"github.com/parley-ai/parley/engine/kv"
 	"github.com/parley-ai/parley/engine/llama"
 )
 
@@ -66,54 +65,9 @@ func (e *Engine) turn() bool {
 	return false
 }
 
-// admit lets calls begin while there is room; e.mu is held. The pages of a choice's
-// whole budget are promised now, so it never runs out of room. Nobody overtakes the
-// one whose turn it is, or a long request would starve.
-func (e *Engine) admit() {
-	for e.queue.n > 0 && len(e.running) < e.o.MaxSequences {
-		c := e.queue.first(e.places)
-		tables, cached := e.room(c)
-		if len(tables) == 0 {
-			return
-		}
-		e.queue.served(c.Owner)
-		e.begin(c, tables, cached)
-		if c.admitted == c.Choices {
-			e.queue.remove(c)
-		}
-	}
-}
-
-// places is how many sequences of the owner run.
-func (e *Engine) places(owner string) (n int) {
-	for _, s := range e.running {
-		if s.Owner == owner {
-			n++
-		}
-	}
-	return n
-}
-
-// room takes pages for as many of the choices of c as may begin now. Who has something
-// running already leaves an eighth of the places and of the pages to others, so that
-// who comes next need not wait until a long answer ends.
-func (e *Engine) room(c *call) (tables []kv.Table, cached int) {
-	need := kv.Need{Prefix: reusable(c.keys, len(c.Prompt)), Shared: len(c.Prompt), Length: len(c.Prompt) + c.MaxTokens}
-	held := e.places(c.Owner)
-	need.Tables = min(c.Choices-c.admitted, e.o.MaxSequences-e.o.MaxSequences/8-held, e.o.MaxSequences-len(e.running))
-	if need.Spare = e.cache.Total() / 8; need.Tables > 0 {
-		tables, cached = e.cache.Admit(need)
-	}
-	if held == 0 && len(tables) == 0 {
-		need.Tables, need.Spare = 1, 0
-		tables, cached = e.cache.Admit(need)
-	}
-	return tables, cached
-}
-
 // count publishes who runs; e.mu is held.
 func (e *Engine) count() {
-	e.stats.Running = len(e.running)
+	e.stats.Running = e.active()
 	e.stats.PagesUsed, e.stats.PagesCached = e.cache.Held(), e.cache.Cached()
 }
 
@@ -182,7 +136,7 @@ func (e *Engine) fill() {
 	b := &e.batch
 	b.columns, b.picks, b.rows, b.prompt = b.columns[:0], b.picks[:0], 0, 0
 	for _, s := range e.running {
-		if !s.joins() && !s.follows {
+		if !s.joins() && !s.follows && !s.paused {
 			b.columns = append(b.columns, llama.Column{ID: s.next, Pos: s.pos, Pages: s.pages, Logits: true})
 			b.pick(s)
 			s.said(s.next)
@@ -203,7 +157,7 @@ func (e *Engine) fill() {
 	}
 }
 
-// joins reports whether the prompt is being computed.
+// joins reports whether the prompt is not through.
 func (s *sequence) joins() bool { return s.pos < len(s.Prompt) && !s.follows }
 
 // pick notes that a row of logits is for s and others.
@@ -236,7 +190,7 @@ func (e *Engine) share() {
 		return &b.shares[i]
 	}
 	for _, s := range e.running {
-		if s.joins() {
+		if s.joins() && !s.paused {
 			of(s.Owner).need += len(s.Prompt) - s.pos
 		}
 	}
@@ -255,7 +209,7 @@ func (e *Engine) share() {
 		}
 	}
 	for _, s := range e.running {
-		if s.joins() {
+		if s.joins() && !s.paused {
 			o := of(s.Owner)
 			s.quota = min(o.got, len(s.Prompt)-s.pos)
 			o.got -= s.quota

@@ -63,10 +63,12 @@ type Table struct {
 	// U4x1 and S8x1 multiply groups*32 rows by one column of nb blocks: out[groups*32].
 	U4x1 func(w, x *byte, nb, groups int, out *float32)
 	S8x1 func(w, x *byte, nb, groups int, out *float32)
-	// U4x4 and S8x4 do four columns: out[c*stride+row]. With each block they ask the
-	// cache for so many lines of 64 bytes, one after the other from w+ahead on.
-	U4x4 func(w, x *byte, nb, groups int, out *float32, stride, ahead, lines int)
-	S8x4 func(w, x *byte, nb, groups int, out *float32, stride, ahead, lines int)
+	// U4x4 and S8x4 do tiles of four columns: out[c*stride+row]. Each group meets all
+	// tiles before the next group comes. With each block they ask the cache for so many
+	// lines of 64 bytes, from ahead bytes behind the group's beginning on, as many bytes
+	// as a group has.
+	U4x4 func(w, x *byte, nb, groups int, out *float32, stride, tiles, ahead, lines int)
+	S8x4 func(w, x *byte, nb, groups int, out *float32, stride, tiles, ahead, lines int)
 	// Ahead is how many bytes they like to be asked for ahead of time; 0 is a group,
 	// for a level that passes over each group more than once.
 	Ahead int

@@ -63,30 +63,30 @@ func TestTable_Matrices(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		for _, nb := range []int{1, 2, 3, 18, 48} {
 			for _, extreme := range []bool{false, true} {
-				const groups = 3
-				x1, x4 := make([]byte, XBlock*nb), make([]byte, 4*XBlock*nb)
-				for c := range 4 {
+				const groups, tiles = 3, 2
+				x1, x4 := make([]byte, XBlock*nb), make([]byte, tiles*4*XBlock*nb)
+				for c := range 4 * tiles {
 					x := floats(r, nb*32, 1)
 					if extreme {
 						for i := range x {
 							x[i] = float32(1 - 2*r.IntN(2)) // quantises to ±127
 						}
 					}
-					scalar.Quantise(&x[0], nb*32, &x4[0], 4, c)
+					scalar.Quantise(&x[0], nb*32, &x4[c/4*4*XBlock*nb], 4, c%4)
 					if c == 0 {
 						scalar.Quantise(&x[0], nb*32, &x1[0], 1, 0)
 					}
 				}
 				u, s := weights(r, U4Block, nb*groups, extreme), weights(r, S8Block, nb*groups, extreme)
 				const stride = groups*Rows + 8
-				a, b := make([]float32, 4*stride), make([]float32, 4*stride)
-				scalar.U4x4(&u[0], &x4[0], nb, groups, &a[0], stride, 0, 0)
-				k.U4x4(&u[0], &x4[0], nb, groups, &b[0], stride, 64, 3)
+				a, b := make([]float32, tiles*4*stride), make([]float32, tiles*4*stride)
+				scalar.U4x4(&u[0], &x4[0], nb, groups, &a[0], stride, tiles, 0, 0)
+				k.U4x4(&u[0], &x4[0], nb, groups, &b[0], stride, tiles, 64, 3)
 				same(t, "U4x4", b, a)
 				k.U4x1(&u[0], &x1[0], nb, groups, &b[0])
 				same(t, "U4x1", b[:groups*Rows], a[:groups*Rows]) // one column alone: the same bits
-				scalar.S8x4(&s[0], &x4[0], nb, groups, &a[0], stride, 0, 0)
-				k.S8x4(&s[0], &x4[0], nb, groups, &b[0], stride, 64, 3)
+				scalar.S8x4(&s[0], &x4[0], nb, groups, &a[0], stride, tiles, 0, 0)
+				k.S8x4(&s[0], &x4[0], nb, groups, &b[0], stride, tiles, 64, 3)
 				same(t, "S8x4", b, a)
 				k.S8x1(&s[0], &x1[0], nb, groups, &b[0])
 				same(t, "S8x1", b[:groups*Rows], a[:groups*Rows])
@@ -303,12 +303,12 @@ func BenchmarkX4(b *testing.B) {
 		for _, f := range []struct {
 			name  string
 			block int
-			run   func(w, x *byte, nb, groups int, out *float32, stride, ahead, lines int)
+			run   func(w, x *byte, nb, groups int, out *float32, stride, tiles, ahead, lines int)
 		}{{"U4", U4Block, k.U4x4}, {"S8", S8Block, k.S8x4}} {
 			b.Run(k.Name+"/"+f.name, func(b *testing.B) {
 				w, x, o := make([]byte, f.block*18*48), make([]byte, 4*XBlock*18), make([]float32, 4*1536)
 				for b.Loop() {
-					f.run(&w[0], &x[0], 18, 48, &o[0], 1536, 0, 0)
+					f.run(&w[0], &x[0], 18, 48, &o[0], 1536, 1, 0, 0)
 				}
 				b.ReportMetric(float64(b.N)*1536*576*4/b.Elapsed().Seconds()/1e9, "GMAC/s")
 			})

@@ -7,12 +7,16 @@ import (
 
 func u4x1(w, x *byte, nb, groups int, out *float32) { u4(w, x, nb, groups, out, 1, 0) }
 func s8x1(w, x *byte, nb, groups int, out *float32) { s8(w, x, nb, groups, out, 1, 0) }
-func u4x4(w, x *byte, nb, groups int, out *float32, stride, _, _ int) {
-	u4(w, x, nb, groups, out, 4, stride)
+func u4x4(w, x *byte, nb, groups int, out *float32, stride, tiles, _, _ int) {
+	for t := range tiles {
+		u4(w, at(x, t*nb*4*XBlock), nb, groups, at(out, t*4*stride), 4, stride)
+	}
 }
 
-func s8x4(w, x *byte, nb, groups int, out *float32, stride, _, _ int) {
-	s8(w, x, nb, groups, out, 4, stride)
+func s8x4(w, x *byte, nb, groups int, out *float32, stride, tiles, _, _ int) {
+	for t := range tiles {
+		s8(w, at(x, t*nb*4*XBlock), nb, groups, at(out, t*4*stride), 4, stride)
+	}
 }
 
 // dot multiplies 32 weights by 32 inputs.

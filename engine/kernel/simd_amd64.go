@@ -16,25 +16,25 @@ func Stream(p *byte, n int) uint64
 func u4x1vnni(w, x *byte, nb, groups int, out *float32)
 
 //go:noescape
-func u4x4vnni(w, x *byte, nb, groups int, out *float32, stride, ahead, lines int)
+func u4x4vnni(w, x *byte, nb, groups int, out *float32, stride, tiles, ahead, lines int)
 
 //go:noescape
 func s8x1vnni(w, x *byte, nb, groups int, out *float32)
 
 //go:noescape
-func s8x4vnni(w, x *byte, nb, groups int, out *float32, stride, ahead, lines int)
+func s8x4vnni(w, x *byte, nb, groups int, out *float32, stride, tiles, ahead, lines int)
 
 //go:noescape
 func u4x1avx2(w, x *byte, nb, groups int, out *float32)
 
 //go:noescape
-func u4x4avx2(w, x *byte, nb, groups int, out *float32, stride, ahead, lines int)
+func u4x4avx2(w, x *byte, nb, groups int, out *float32, stride, tiles, ahead, lines int)
 
 //go:noescape
 func s8x1avx2(w, x *byte, nb, groups int, out *float32)
 
 //go:noescape
-func s8x4avx2(w, x *byte, nb, groups int, out *float32, stride, ahead, lines int)
+func s8x4avx2(w, x *byte, nb, groups int, out *float32, stride, tiles, ahead, lines int)
 
 //go:noescape
 func quantiseAVX2(x *float32, n int, tile *byte, cols, col int)

@@ -10,9 +10,10 @@
 	ZERO4(Z0, Z1, Z2, Z3); ZERO4(Z4, Z5, Z6, Z7); ZERO4(Z8, Z9, Z10, Z11); \
 	ZERO4(Z12, Z13, Z14, Z15); ZERO4(Z16, Z17, Z18, Z19); ZERO4(Z20, Z21, Z22, Z23)
 
-// A lane's factor times the two vectors in Z24 and Z25.
+// A lane's factor times the two vectors in Z24 and Z25. VBROADCASTSS would take places
+// from the additions (Zen 4: 36 cycles for the 12 lanes, and 24 with VPBROADCASTD).
 #define LANE(addr, a, b) \
-	VBROADCASTSS addr, Z26; \
+	VPBROADCASTD addr, Z26; \
 	VMULPS Z24, Z26, Z27; \
 	VMULPS Z25, Z26, Z28; \
 	VADDPS Z27, a, a; \
@@ -122,7 +123,7 @@ dim:                            // two of them, a cache line of each page
 	JGE 6(PC); \
 	LANE(addr, a, b)
 #define MIXEND(l, a, b) \
-	VBROADCASTSS (4*l)(BX), Z26; \
+	VPBROADCASTD (4*l)(BX), Z26; \
 	VMULPS Z26, a, a; \
 	VMULPS Z26, b, b; \
 	VMOVUPS a, (DX); \

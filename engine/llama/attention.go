@@ -8,13 +8,20 @@ import (
 
 func minusInf() float32 { return float32(math.Inf(-1)) }
 
-// stride is the floats between the score rows of two lanes: a row takes whole pairs
-// of pages.
-func (m *Model) stride() int { return m.context + 2*kernel.Page }
+// stride is the floats between the score rows of two lanes that have n positions: a
+// row takes whole pairs of pages, and no more, so that the rows of short sequences stay
+// in the first cache. Rows 4 KiB apart would fight for one set of it.
+func stride(n int) int {
+	floats := pairs(n) * kernel.Page
+	if floats%1024 == 0 {
+		floats += kernel.Page
+	}
+	return floats
+}
 
 // lanes are a worker's buffers for one call of the attention kernels.
 type lanes struct {
-	scores []float32 // [Wide][stride]
+	scores []float32 // [Wide][stride(positions)]
 	q      []float32 // [HeadDim][Wide]
 	out    []float32 // [Wide][HeadDim]
 	inv    []float32 // [Wide]
@@ -101,7 +108,7 @@ func (m *Model) store(pages []byte, c Column, i int) {
 // attend computes the query heads of KV head e for column i into att.
 func (m *Model) attend(pages []byte, c Column, i, e int, l *lanes) {
 	b, hd, per := &m.b, m.HeadDim, m.Heads/m.KVHeads
-	n, shape, stride := c.Pos+1, m.cache.Shape(), m.stride()
+	n, shape, stride := c.Pos+1, m.cache.Shape(), stride(c.Pos+1)
 	keys := pages[e*shape.HeadBytes():]
 	m.k.Scores(&b.q4[(i*m.KVHeads+e)*hd*kernel.Heads], &keys[0], &c.Pages[0], pairs(n), shape.Stride(), hd, &l.scores[0], stride)
 	clear(l.inv) // of heads that do not exist
@@ -117,11 +124,12 @@ func (m *Model) attend(pages []byte, c Column, i, e int, l *lanes) {
 func (m *Model) attendWide(pages []byte, cols []Column, first, e int, l *lanes) {
 	b, hd, per := &m.b, m.HeadDim, m.Heads/m.KVHeads
 	last := cols[len(cols)-1]
-	n, shape, stride := last.Pos+1, m.cache.Shape(), m.stride()
-	for i := range cols {
-		q := b.q4[((first+i)*m.KVHeads+e)*hd*kernel.Heads:][:hd*kernel.Heads]
-		for j := range hd {
-			copy(l.q[j*kernel.Wide+i*per:][:per], q[j*kernel.Heads:])
+	n, shape, stride := last.Pos+1, m.cache.Shape(), stride(last.Pos+1)
+	step := m.KVHeads * hd * kernel.Heads
+	for j := range hd {
+		q, row := b.q4[first*step+(e*hd+j)*kernel.Heads:], l.q[j*kernel.Wide:]
+		for i := range cols { // whole vectors: the next column writes over what is too much
+			*(*[kernel.Heads]float32)(row[i*per:]) = *(*[kernel.Heads]float32)(q[i*step:])
 		}
 	}
 	keys := pages[e*shape.HeadBytes():]

@@ -228,7 +228,7 @@ func (m *Model) buffers(o Options) error {
 	b.lanes = make([]lanes, o.Threads)
 	for i := range b.lanes {
 		l := &b.lanes[i]
-		vectors = append(vectors, vector{&l.scores, kernel.Wide * m.stride()}, vector{&l.q, kernel.Wide * hd}, vector{&l.out, kernel.Wide * hd}, vector{&l.inv, kernel.Wide})
+		vectors = append(vectors, vector{&l.scores, kernel.Wide * (m.context + 3*kernel.Page)}, vector{&l.q, kernel.Wide*hd + kernel.Heads}, vector{&l.out, kernel.Wide * hd}, vector{&l.inv, kernel.Wide})
 		l.counts = make([]int32, kernel.Wide)
 	}
 	qx, fx, half := b.n*m.Dim/kernel.Cols*kernel.XBlock, b.n*m.FFN/kernel.Cols*kernel.XBlock, b.n*kvw*2*2

@@ -82,19 +82,9 @@ func (in *inputs) quantise(k *kernel.Table, i, off int, x []float32) {
 }
 
 // multiply multiplies groups [g0, g1) of w by all columns into
-// out[column*w.Padded + row], and adds the twins' products to their columns'. A
-// group at a time stays in the first cache while the columns pass.
+// out[column*w.Padded + row], and adds the twins' products to their columns'.
 func (in *inputs) multiply(k *kernel.Table, w *quant.Matrix, g0, g1 int, out []float32) {
-	n, step := in.n+len(in.twins), 1
-	if n <= 4 {
-		step = g1 - g0
-	}
-	tile, tiles := 4*w.K/kernel.Cols*kernel.XBlock, (n+3)/4
-	for g := g0; g < g1; g += step {
-		for t := range tiles {
-			w.Mul(k, &in.x[t*tile], tileCols(n, t), g, g+step, out[4*t*w.Padded:], t, tiles)
-		}
-	}
+	w.Mul(k, in.x, in.n+len(in.twins), g0, g1, out)
 	for _, t := range in.twins {
 		o, from := t[0]*w.Padded+g0*kernel.Rows, t[1]*w.Padded+g0*kernel.Rows
 		k.Add(&out[o], &out[from], (g1-g0)*kernel.Rows)
@@ -102,13 +92,17 @@ func (in *inputs) multiply(k *kernel.Table, w *quant.Matrix, g0, g1 int, out []f
 }
 
 // chunkGroups is how many groups make a chunk of work: about 24 KiB of weights, 0.3 to
-// 1 µs for up to four columns. With nobody to share with, where memory is the limit,
-// longer stretches of it are read faster (one column: 1.16 times); they still end soon
-// enough for the collector, which cannot stop a kernel.
+// 1 µs for up to four columns; for more of them at most a 16th of the matrix, so that
+// threads end together. With nobody to share with, longer stretches of memory are read
+// faster (one column: 1.16 times) and what is done to each chunk's rows costs less; they
+// still end soon enough for the collector, which cannot stop a kernel.
 func (in *inputs) chunkGroups(w *quant.Matrix) int {
-	size := 24 << 10
-	if in.alone && in.n+len(in.twins) <= 4 {
-		size = 384 << 10
+	size, n := 24<<10, in.n+len(in.twins)
+	switch {
+	case in.alone:
+		size = min(384<<10, (6<<20)/max(1, n))
+	case n > 4:
+		size = min(size, w.Bytes()/16)
 	}
 	return max(1, size/w.Group())
 }

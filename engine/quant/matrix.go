@@ -223,35 +223,25 @@ func (m *Matrix) Row(i int, dst []float32) {
 	}
 }
 
-// Mul multiplies the groups [g0, g1) by a tile of cols (1 or 4) columns at x, into
-// out[c*Padded + row]. Each of tiles tiles that pass over these groups, this one
-// being number tile, asks for its share of the weights that follow, so that memory
-// works while the tiles compute.
-func (m *Matrix) Mul(k *kernel.Table, x *byte, cols, g0, g1 int, out []float32, tile, tiles int) {
-	w, o, nb, n := &m.Data[g0*m.Group()], &out[g0*kernel.Rows], m.blocks(), g1-g0
-	if cols == 1 {
-		if m.U4 {
-			k.U4x1(w, x, nb, n, o)
-		} else {
-			k.S8x1(w, x, nb, n, o)
-		}
-		return
-	}
-	total := m.block() / 64
-	lines := (total + tiles - 1) / tiles
-	ahead := n*m.Group() + tile*lines*nb*64
-	switch {
-	case tiles == 1 && k.Ahead > 0:
-		ahead = k.Ahead
-	case tiles == 1:
-		ahead = m.Group()
-	case tile*lines >= total:
-		lines = 0
-	}
+// Mul multiplies the groups [g0, g1) by the n columns in the tiles at x, of four
+// columns each but for a last one of a single column, into out[c*Padded + row]. While
+// the tiles compute they ask for the weights that follow, each for its share.
+func (m *Matrix) Mul(k *kernel.Table, x []byte, n, g0, g1 int, out []float32) {
+	w, groups, nb := &m.Data[g0*m.Group()], g1-g0, m.blocks()
+	x1, x4 := k.S8x1, k.S8x4
 	if m.U4 {
-		k.U4x4(w, x, nb, n, o, m.Padded, ahead, lines)
-	} else {
-		k.S8x4(w, x, nb, n, o, m.Padded, ahead, lines)
+		x1, x4 = k.U4x1, k.U4x4
+	}
+	tiles := (n + 2) / 4
+	if tiles > 0 {
+		ahead, lines := m.Group(), m.block()/64
+		if tiles == 1 && k.Ahead > 0 {
+			ahead = k.Ahead
+		}
+		x4(w, &x[0], nb, groups, &out[g0*kernel.Rows], m.Padded, tiles, ahead, (lines+tiles-1)/tiles)
+	}
+	if n%4 == 1 {
+		x1(w, &x[tiles*nb*4*kernel.XBlock], nb, groups, &out[4*tiles*m.Padded+g0*kernel.Rows])
 	}
 }
 

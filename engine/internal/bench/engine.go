@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/parley-ai/parley/engine"
+	"github.com/parley-ai/parley/engine/kv"
 )
 
 // whole measures the engine through Generate, with one consumer a sequence.
@@ -19,8 +21,18 @@ type whole struct {
 	owners      int // a new one finds nothing in the cache
 }
 
+// openEngine gives the engine no more memory for keys and values than the largest batch
+// and a prompt need, so that a warm-up can use all of it.
 func openEngine(weights string, s setting, temperature float64) (*whole, error) {
-	e, err := engine.Open(weights, engine.Options{Threads: s.threads, Kernel: s.level})
+	p, err := params(weights)
+	if err != nil {
+		return nil, err
+	}
+	const longest = max(behind+4*steps, prefill+1) + 1
+	pages := (slices.Max(batches()) + 1) * kv.Pages(longest)
+	e, err := engine.Open(weights, engine.Options{
+		Threads: s.threads, Kernel: s.level, Context: longest, KVBytes: int64(pages * p.KVShape().Stride()),
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -73,6 +73,15 @@ func (l *lab) steps(seqs []*seq) error {
 // model measures the graph alone: steps with the most likely token taken.
 type model struct{ lab }
 
+func params(weights string) (llama.Params, error) {
+	f, err := gguf.Open(weights)
+	if err != nil {
+		return llama.Params{}, err
+	}
+	defer f.Close()
+	return llama.ReadParams(f)
+}
+
 func openModel(weights string, s setting) (*model, error) {
 	f, err := gguf.Open(weights)
 	if err != nil {
