@@ -94,6 +94,8 @@ type Config struct {
 	Payments checkout
 	// Explain tells what became of a request.
 	Explain *explain.Room
+	// Tokens are those of operators.
+	Tokens tokens
 	// Engines are those of the process, in any order.
 	Engines func() []Engine
 }
@@ -151,6 +153,9 @@ func New(c Config) http.Handler {
 		{"GET /admin/v1/models", s.models},
 		{"GET /admin/v1/plans", s.plans},
 		{"POST /admin/v1/operator-links", s.makeOperatorLink},
+		{"GET /admin/v1/operator-tokens", s.listTokens},
+		{"POST /admin/v1/operator-tokens", s.createToken},
+		{"POST /admin/v1/operator-tokens/{token}/revoke", s.revokeToken},
 		{"GET /admin/v1/plans/{plan}", s.showPlan},
 	} {
 		mux.Handle(r.pattern, answer(r.handle))
