@@ -86,7 +86,8 @@ func open(t *testing.T) *house {
 			return []admin.Engine{{Upstream: "other"}, {Upstream: "local", Running: 3, Places: 16, TokensPerSecond: 141}}
 		},
 	})
-	return &house{Client: admin.Direct(api), api: api, keys: keys, ledger: books, tokens: tokens, offer: offer, db: db}
+	checked := describe(t, api)
+	return &house{Client: admin.Direct(checked), api: checked, keys: keys, ledger: books, tokens: tokens, offer: offer, db: db}
 }
 
 // lab makes the account that most tests work on.

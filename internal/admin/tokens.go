@@ -155,6 +155,11 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, r, err, now)
 		return
 	}
+	if r.URL.Path == prefix+"/backups" {
+		// Who may write files as the server does is who may open its socket.
+		g.answer(w, &Error{Status: http.StatusForbidden, Code: "socket_only", Message: "A backup is written on the server's machine: parley backup."})
+		return
+	}
 	g.log.Info("operator", "token", t.ID, "method", r.Method, "path", r.URL.Path)
 	r = r.Clone(r.Context())
 	r.Header.Set(actorHeader, "token "+t.Name) // whatever the caller says of itself
@@ -173,6 +178,10 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error, now ti
 	} else {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
+	g.answer(w, e)
+}
+
+func (g *guard) answer(w http.ResponseWriter, e *Error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(e.Status)
 	_ = json.NewEncoder(w).Encode(envelope{Error: e}) // who does not read a refusal is not told of one

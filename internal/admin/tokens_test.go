@@ -55,6 +55,9 @@ func TestGuard(t *testing.T) {
 	if status, _, text := ask(made.Token, "POST", "/admin/v1/accounts", `{"name":"Lab","plan":"pro"}`, "Parley-Actor", "somebody else"); status != http.StatusOK {
 		t.Errorf("making an account: %d %s", status, text)
 	}
+	if status, _, text := ask(made.Token, "POST", "/admin/v1/backups", `{"path":"/tmp/x"}`); status != http.StatusForbidden || !strings.Contains(text, "socket_only") {
+		t.Errorf("a backup: %d %s", status, text)
+	}
 	log, err := h.AuditLog(ctx, "Lab", 1)
 	if err != nil || len(log) != 1 || log[0].Actor != "token deploy" {
 		t.Errorf("the audit log says %+v, %v", log, err)
