@@ -68,8 +68,13 @@ type cli struct {
 	Restore  restoreCmd `cmd:"" help:"Make a backup the books of a data directory."`
 	Doctor   doctorCmd  `cmd:"" help:"Look for everything that could be wrong with a data directory."`
 	Operator struct {
-		Link operatorLink `cmd:"" help:"Make a link that lets an operator into the console, once."`
-	} `cmd:"" help:"Operators of the console."`
+		Link  operatorLink `cmd:"" help:"Make a link that lets an operator into the console, once."`
+		Token struct {
+			Create tokenCreate `cmd:"" help:"Make a token for the operator's API and print it, once."`
+			Ls     tokenLs     `cmd:"" help:"List the tokens."`
+			Revoke tokenRevoke `cmd:"" help:"Refuse a token from now on."`
+		} `cmd:"" help:"Tokens for the operator's API on the public address."`
+	} `cmd:"" help:"Operators of the console and of the API."`
 	Models models `cmd:"" help:"List the models on offer."`
 	Plan   struct {
 		Ls   planLs   `cmd:"" help:"List the plans."`

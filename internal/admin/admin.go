@@ -94,6 +94,8 @@ type Config struct {
 	Payments checkout
 	// Explain tells what became of a request.
 	Explain *explain.Room
+	// Tokens are those of operators.
+	Tokens tokens
 	// Engines are those of the process, in any order.
 	Engines func() []Engine
 }
@@ -101,6 +103,9 @@ type Config struct {
 // actorHeader names who makes a change. Whoever may open the socket may say it: it is
 // for the record, not a permission.
 const actorHeader = "Parley-Actor"
+
+// prefix is where the API begins.
+const prefix = "/admin/v1"
 
 type service struct {
 	Config
@@ -116,43 +121,7 @@ func New(c Config) http.Handler {
 	}
 	s := &service{c}
 	mux := http.NewServeMux()
-	for _, r := range []struct {
-		pattern string
-		handle  func(*http.Request) (any, error)
-	}{
-		{"GET /admin/v1/status", s.status},
-		{"GET /admin/v1/accounts", s.listAccounts},
-		{"POST /admin/v1/accounts", s.createAccount},
-		{"GET /admin/v1/accounts/{account}", s.showAccount},
-		{"PATCH /admin/v1/accounts/{account}", s.setAccount},
-		{"GET /admin/v1/accounts/{account}/summary", s.summary},
-		{"GET /admin/v1/accounts/{account}/credits", s.listCredits},
-		{"POST /admin/v1/accounts/{account}/credits", s.addCredit},
-		{"PUT /admin/v1/accounts/{account}/subscription", s.subscribe},
-		{"POST /admin/v1/accounts/{account}/adjustments", s.adjust},
-		{"POST /admin/v1/receipts/{request}/refunds", s.refund},
-		{"GET /admin/v1/accounts/{account}/usage", s.usage},
-		{"GET /admin/v1/accounts/{account}/statements/{month}", s.statement},
-		{"POST /admin/v1/accounts/{account}/topups", s.createTopup},
-		{"GET /admin/v1/accounts/{account}/keys", s.listKeys},
-		{"POST /admin/v1/accounts/{account}/keys", s.createKey},
-		{"GET /admin/v1/accounts/{account}/receipts", s.receipts},
-		{"GET /admin/v1/requests/{request}", s.explain},
-		{"GET /admin/v1/accounts/{account}/refusals", s.refusals},
-		{"GET /admin/v1/keys/{key}", s.showKey},
-		{"PATCH /admin/v1/keys/{key}", s.setKey},
-		{"POST /admin/v1/keys/{key}/revoke", s.revokeKey},
-		{"POST /admin/v1/keys/{key}/rotate", s.rotateKey},
-		{"GET /admin/v1/audit", s.auditLog},
-		{"GET /admin/v1/ledger/verification", s.verify},
-		{"POST /admin/v1/backups", s.backup},
-		{"GET /admin/v1/webhooks/deliveries", s.deliveries},
-		{"POST /admin/v1/webhooks/deliveries/{delivery}/retry", s.retryDelivery},
-		{"GET /admin/v1/models", s.models},
-		{"GET /admin/v1/plans", s.plans},
-		{"POST /admin/v1/operator-links", s.makeOperatorLink},
-		{"GET /admin/v1/plans/{plan}", s.showPlan},
-	} {
+	for _, r := range s.routes() {
 		mux.Handle(r.pattern, answer(r.handle))
 	}
 	mux.Handle("/", answer(func(r *http.Request) (any, error) {

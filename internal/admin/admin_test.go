@@ -31,6 +31,7 @@ type house struct {
 	*admin.Client
 	api    http.Handler
 	keys   *apikey.Keyring
+	tokens *apikey.Tokens
 	ledger *ledger.Ledger
 	offer  *catalog.Catalog
 	db     *store.DB
@@ -74,16 +75,19 @@ func open(t *testing.T) *house {
 	must(accounts.Load(ctx))
 	keys := apikey.NewKeyring(db, accounts)
 	must(keys.Load(ctx))
+	tokens := apikey.NewTokens(db)
+	must(tokens.Load(ctx))
 	requests := &explain.Room{Store: db, Running: books.Find, Account: accounts.ByID, Key: keys.Find, Models: offer.List, Nearest: config.Nearest}
 	api := admin.New(admin.Config{
-		Explain:  requests,
+		Explain: requests, Tokens: tokens,
 		Accounts: accounts, Keys: keys, Ledger: books, Store: db, Catalog: offer,
 		Status: func() admin.Status { return admin.Status{Version: "test", Serving: true} },
 		Engines: func() []admin.Engine {
 			return []admin.Engine{{Upstream: "other"}, {Upstream: "local", Running: 3, Places: 16, TokensPerSecond: 141}}
 		},
 	})
-	return &house{Client: admin.Direct(api), api: api, keys: keys, ledger: books, offer: offer, db: db}
+	checked := describe(t, api)
+	return &house{Client: admin.Direct(checked), api: checked, keys: keys, ledger: books, tokens: tokens, offer: offer, db: db}
 }
 
 // lab makes the account that most tests work on.

@@ -45,6 +45,7 @@ var refusals = [...]struct {
 	{account.ErrBudget, http.StatusBadRequest, "invalid_budget", "A budget is an amount of IU above 0 with at most 9 decimals, or one with /month, as 25 or 25/month."},
 	{apikey.ErrNetwork, http.StatusBadRequest, "invalid_network", "A key's list has at most 100 networks, as 10.0.0.0/8, 2001:db8::/32 or 203.0.113.7; behind the length of a network all bits are 0."},
 	{apikey.ErrNotFound, http.StatusNotFound, "key_not_found", "There is no such key."},
+	{apikey.ErrToken, http.StatusNotFound, "token_not_found", "There is no such operator token."},
 	{apikey.ErrName, http.StatusBadRequest, "invalid_name", "A key's name has 1 to 100 printable characters."},
 	{apikey.ErrExpiry, http.StatusBadRequest, "invalid_expiry", "The key would expire in the past."},
 	{apikey.ErrOverlap, http.StatusBadRequest, "invalid_overlap", "The overlap of two keys lies between 0s and 2160h."},

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"reflect"
 	"time"
 )
 
@@ -233,6 +234,9 @@ func Unset[T any]() Setting[T] { return Setting[T]{Given: true} }
 
 // IsZero reports whether nothing is to be set.
 func (s Setting[T]) IsZero() bool { return !s.Given }
+
+// settles is the type of the value.
+func (Setting[T]) settles() reflect.Type { return reflect.TypeFor[T]() }
 
 // MarshalJSON writes the value, or null.
 func (s Setting[T]) MarshalJSON() ([]byte, error) { return json.Marshal(s.Value) }

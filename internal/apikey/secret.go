@@ -30,11 +30,14 @@ func (s Secret) Prefix() string { return string(s[:len(secretPrefix)+4]) }
 // Last4 is the end of the secret.
 func (s Secret) Last4() string { return string(s[len(s)-4:]) }
 
-// mint makes a secret.
-func mint() Secret {
+// mint makes a key's secret.
+func mint() Secret { return mintToken(secretPrefix) }
+
+// mintToken makes a secret that begins with prefix, which is as long as that of keys.
+func mintToken(prefix string) Secret {
 	var raw [64]byte
 	b := make([]byte, 0, secretLength)
-	b = append(b, secretPrefix...)
+	b = append(b, prefix...)
 	for len(b) < len(secretPrefix)+randomChars {
 		rand.Read(raw[:])
 		for _, c := range raw {
@@ -59,8 +62,10 @@ func checksum(dst, body []byte) []byte {
 // ParseSecret reports whether s has the form of a key that [Keyring.Create] can
 // have made: the right alphabet and length and a checksum that fits. It looks
 // nothing up, so a mistyped key costs nothing.
-func ParseSecret(s string) (Secret, bool) {
-	if len(s) != secretLength || !strings.HasPrefix(s, secretPrefix) {
+func ParseSecret(s string) (Secret, bool) { return parseSecret(secretPrefix, s) }
+
+func parseSecret(prefix, s string) (Secret, bool) {
+	if len(s) != secretLength || !strings.HasPrefix(s, prefix) {
 		return "", false
 	}
 	for i := len(secretPrefix); i < len(s); i++ {

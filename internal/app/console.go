@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parley-ai/parley/internal/admin"
 	"github.com/parley-ai/parley/internal/api"
 	"github.com/parley-ai/parley/internal/config"
 	"github.com/parley-ai/parley/internal/console"
@@ -46,20 +47,30 @@ func (a *App) openConsole(log *telemetry.Lines) (*console.Server, error) {
 	})
 }
 
-// front stands before both public doors.
+// front stands before all public doors.
 type front struct {
-	calls *calls
-	pages *console.Server
+	calls    *calls
+	pages    *console.Server
+	operator http.Handler
 }
 
-func (a *App) front() http.Handler { return front{&a.calls, a.pages} }
+func (a *App) front() http.Handler {
+	address := func(r *http.Request) netip.Addr { return api.ClientAddress(r, a.config.TrustedProxies) }
+	operator := admin.Guard(a.rooms.api(a.status, a.upstreams.load), a.rooms.tokens, address, a.log)
+	return front{&a.calls, a.pages, operator}
+}
 
-// ServeHTTP gives a request to the API or to the console. What begins with /v1/ is decided
+// ServeHTTP gives a request to the API, to the operator's or to the console. What begins with /v1/ is decided
 // by its first bytes, because it is all that is in a hurry.
 func (f front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !strings.HasPrefix(r.URL.Path, "/v1/") && f.pages.Takes(r) {
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/v1/"):
+		f.calls.ServeHTTP(w, r)
+	case strings.HasPrefix(r.URL.Path, "/admin/v1/"):
+		f.operator.ServeHTTP(w, r)
+	case f.pages.Takes(r):
 		f.pages.ServeHTTP(w, r)
-		return
+	default:
+		f.calls.ServeHTTP(w, r)
 	}
-	f.calls.ServeHTTP(w, r)
 }

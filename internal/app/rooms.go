@@ -32,6 +32,7 @@ type rooms struct {
 	accounts *account.Directory
 	keys     *apikey.Keyring
 	gate     *member.Gate
+	tokens   *apikey.Tokens
 	catalog  *catalog.Catalog
 	repeats  *idempotency.Room
 	payments *payment.Room      // nil without
@@ -87,6 +88,10 @@ func openRooms(ctx context.Context, c *config.Config, dir string, m *telemetry.M
 	}
 	r.keys = apikey.NewKeyring(r.db, r.accounts)
 	r.gate = member.NewGate(r.db)
+	r.tokens = apikey.NewTokens(r.db)
+	if err = r.tokens.Load(ctx); err != nil {
+		return r, err
+	}
 	return r, r.keys.Load(ctx)
 }
 
@@ -113,7 +118,7 @@ func (r *rooms) close() error {
 func (r *rooms) api(status func() admin.Status, engines func() []admin.Engine) http.Handler {
 	config := admin.Config{
 		Accounts: countedAccounts{r.accounts, r.metrics}, Keys: countedKeys{r.keys, r.metrics},
-		Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Gate: r.gate, Status: status, Engines: engines, Explain: r.explain(),
+		Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Gate: r.gate, Status: status, Engines: engines, Explain: r.explain(), Tokens: r.tokens,
 	}
 	if r.payments != nil {
 		config.Payments = r.payments

@@ -30,6 +30,8 @@ const (
 	KeyUpdate     Action = "key.update"
 	KeyRotate     Action = "key.rotate" // the target has a successor
 	KeyRevoke     Action = "key.revoke"
+	TokenCreate   Action = "token.create" // of an operator
+	TokenRevoke   Action = "token.revoke"
 	PlanVersion   Action = "plan.version"   // the configuration has another plan
 	PriceVersion  Action = "price.version"  // the configuration has another price
 	WebhookUpdate Action = "webhook.update" // the configuration has other endpoints

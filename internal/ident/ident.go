@@ -19,6 +19,7 @@ const (
 	Grant      = "grant_"
 	Budget     = "budget_"
 	Debit      = "debit_"
+	Token      = "optoken_"
 	Member     = "mem_"
 	Session    = "sess_"
 	Link       = "link_"

@@ -1,0 +1,43 @@
+package admin
+
+// routes is the whole API.
+func (s *service) routes() []route {
+	return []route{
+		{"GET /admin/v1/status", s.status, "Describe the process that answers.", "", nil, Status{}},
+		{"GET /admin/v1/openapi.json", s.openapi, "This document.", "", nil, object{}},
+		{"GET /admin/v1/accounts", s.listAccounts, "List all accounts in the order of names.", "", nil, []Account{}},
+		{"POST /admin/v1/accounts", s.createAccount, "Make an account, with credit if asked for.", "", NewAccount{}, Created{}},
+		{"GET /admin/v1/accounts/{account}", s.showAccount, "Show the account of that name or id.", "", nil, Account{}},
+		{"PATCH /admin/v1/accounts/{account}", s.setAccount, "Change plan or status.", "", Change{}, Account{}},
+		{"GET /admin/v1/accounts/{account}/summary", s.summary, "Show what people want to see beside the account.", "", nil, Summary{}},
+		{"GET /admin/v1/accounts/{account}/credits", s.listCredits, "List grants in the order in which they burn.", "", nil, []GrantBalance{}},
+		{"POST /admin/v1/accounts/{account}/credits", s.addCredit, "Add credit, once for each reference.", "", NewCredit{}, Credit{}},
+		{"PUT /admin/v1/accounts/{account}/subscription", s.subscribe, "Put the account on a plan until a time.", "", NewSubscription{}, Account{}},
+		{"POST /admin/v1/accounts/{account}/adjustments", s.adjust, "Correct credit, up or down.", "", NewAdjustment{}, Adjustment{}},
+		{"POST /admin/v1/receipts/{request}/refunds", s.refund, "Give back what a call was charged, or a part of it.", "", NewRefund{}, Refund{}},
+		{"GET /admin/v1/accounts/{account}/usage", s.usage, "Add up what the account used.", "from to by", nil, UsageReport{}},
+		{"GET /admin/v1/accounts/{account}/statements/{month}", s.statement, "List how the balance changed in a month such as 2026-11.", "", nil, Statement{}},
+		{"POST /admin/v1/accounts/{account}/topups", s.createTopup, "Make a page on which a price can be paid.", "", NewTopup{}, Topup{}},
+		{"GET /admin/v1/accounts/{account}/keys", s.listKeys, "List the keys, oldest first.", "", nil, []Key{}},
+		{"POST /admin/v1/accounts/{account}/keys", s.createKey, "Make a key and return its secret, once.", "", NewKey{}, Minted{}},
+		{"GET /admin/v1/accounts/{account}/receipts", s.receipts, "List admitted calls, newest first.", "limit", nil, []Receipt{}},
+		{"GET /admin/v1/accounts/{account}/refusals", s.refusals, "List refused calls, newest first.", "limit before key code", nil, []Refusal{}},
+		{"GET /admin/v1/requests/{request}", s.explain, "Tell what became of the request of that id, or of that completion's.", "", nil, Explained{}},
+		{"GET /admin/v1/keys/{key}", s.showKey, "Show a key and what runs with it.", "", nil, KeyUse{}},
+		{"PATCH /admin/v1/keys/{key}", s.setKey, "Change a key for every call from now on.", "", KeyChange{}, Key{}},
+		{"POST /admin/v1/keys/{key}/revoke", s.revokeKey, "Refuse a key from now on.", "", nil, Revoked{}},
+		{"POST /admin/v1/keys/{key}/rotate", s.rotateKey, "Make a key that takes the place of another.", "", Rotation{}, Rotated{}},
+		{"GET /admin/v1/audit", s.auditLog, "List what operators changed, the last first.", "target limit", nil, []AuditEntry{}},
+		{"GET /admin/v1/ledger/verification", s.verify, "Prove the books.", "", nil, Verification{}},
+		{"POST /admin/v1/backups", s.backup, "Copy the books to a path of the server's machine; only on the socket.", "", NewBackup{}, Backup{}},
+		{"GET /admin/v1/webhooks/deliveries", s.deliveries, "List the last deliveries to webhooks, newest first.", "", nil, []Delivery{}},
+		{"POST /admin/v1/webhooks/deliveries/{delivery}/retry", s.retryDelivery, "Make a delivery wait for its turn again.", "", nil, struct{}{}},
+		{"GET /admin/v1/models", s.models, "List the models on offer.", "", nil, []Model{}},
+		{"GET /admin/v1/plans", s.plans, "List the plans.", "", nil, []Plan{}},
+		{"GET /admin/v1/plans/{plan}", s.showPlan, "Show a plan.", "", nil, Plan{}},
+		{"POST /admin/v1/operator-links", s.makeOperatorLink, "Make a link that lets an operator into the console, once.", "", nil, OperatorLink{}},
+		{"GET /admin/v1/operator-tokens", s.listTokens, "List the tokens of operators, oldest first.", "", nil, []Token{}},
+		{"POST /admin/v1/operator-tokens", s.createToken, "Make an operator's token and return its text, once.", "", NewToken{}, MintedToken{}},
+		{"POST /admin/v1/operator-tokens/{token}/revoke", s.revokeToken, "Refuse a token from now on.", "", nil, Token{}},
+	}
+}
