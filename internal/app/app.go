@@ -54,6 +54,8 @@ type Options struct {
 	upstreams func(*config.Config, *screen) (*upstreams, error)
 	// free replaces the question to the file system in tests.
 	free func(dir string) (uint64, error)
+	// patience is how long a start and a stop wait for a proof, where tests have less.
+	patience time.Duration
 }
 
 // ballastBytes is memory that is never touched, so that it takes none: the collector
@@ -84,6 +86,7 @@ type App struct {
 	reject    func(w http.ResponseWriter, status int, reason string)
 	limiter   *ratelimit.Limiter
 	refusals  *refusal.Recorder
+	unproved  bool // the books were too large to be proved at the start
 	state     atomic.Int32
 	cut       chan struct{} // one token: a second signal
 	first     *firstStart   // nil on a later start
@@ -106,6 +109,9 @@ func Open(ctx context.Context, o Options) (_ *App, err error) {
 	}
 	if o.free == nil {
 		o.free = freeBytes
+	}
+	if o.patience == 0 {
+		o.patience = patience
 	}
 	a := &App{
 		options: o, config: o.Config, started: time.Now(), cut: make(chan struct{}, 1), ballast: make([]byte, ballastBytes),
@@ -169,15 +175,8 @@ func (a *App) openBooks(ctx context.Context) (err error) {
 	}
 	a.screen.note("store    SQLite, %s, schema %d", age, r.db.SchemaVersion())
 	if !r.db.New() {
-		report, err := r.db.Verify(ctx)
-		if err != nil {
-			return fmt.Errorf("the books cannot be read: %w", err)
-		}
-		a.proved(ctx, report, nil)
-		if !report.OK() {
-			a.screen.note("books    NOT BALANCED; see: parley ledger verify")
-		} else {
-			a.screen.note("books    balanced, %s entries, %s", thousands(report.Entries), seconds(report.Took))
+		if err := a.proveAtStart(ctx); err != nil {
+			return err
 		}
 	}
 	if n := r.recovery; n.Settled+n.Voided > 0 {

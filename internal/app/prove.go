@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/parley-ai/parley/internal/ledger"
@@ -10,8 +11,62 @@ import (
 // proofPause is how long the books go without a proof.
 const proofPause = 24 * time.Hour
 
-// proveBooks proves the books every day until ctx ends. The start has proved them too.
+// patience is how long a start and a stop wait for a proof. It is enough for some hundred
+// thousand calls; larger books are proved beside the calls.
+const patience = 3 * time.Second
+
+// proveWithin proves the books, unless that takes too long.
+func (a *App) proveWithin(ctx context.Context) (report ledger.Report, done bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, a.options.patience)
+	defer cancel()
+	report, err = a.rooms.db.Verify(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return ledger.Report{}, false, nil
+	}
+	if err != nil {
+		return report, false, fmt.Errorf("the books cannot be read: %w", err)
+	}
+	return report, true, nil
+}
+
+// proveAtStart tells whether the books are balanced, or when they were proved last.
+func (a *App) proveAtStart(ctx context.Context) error {
+	report, done, err := a.proveWithin(ctx)
+	if err != nil {
+		return err
+	}
+	if !done {
+		a.unproved = true
+		a.screen.note("books    large; %s; they are proved again beside the calls", a.lastProof(ctx))
+		return nil
+	}
+	a.proved(ctx, report, nil)
+	if !report.OK() {
+		a.screen.note("books    NOT BALANCED; see: parley ledger verify")
+		return nil
+	}
+	a.screen.note("books    balanced, %s entries, %s", thousands(report.Entries), seconds(report.Took))
+	return nil
+}
+
+// lastProof says what the last proof that was finished has found.
+func (a *App) lastProof(ctx context.Context) string {
+	p, err := a.rooms.db.LastProof(ctx)
+	switch {
+	case err != nil || p.At.IsZero():
+		return "not proved yet"
+	case p.Law != "":
+		return "NOT BALANCED at " + p.At.UTC().Format("2006-01-02 15:04 UTC") + ", see: parley ledger verify"
+	}
+	return "balanced at " + p.At.UTC().Format("2006-01-02 15:04 UTC")
+}
+
+// proveBooks proves the books every day until ctx ends, and at once those that the start
+// could not.
 func (a *App) proveBooks(ctx context.Context) {
+	if a.unproved {
+		a.proveOnce(ctx)
+	}
 	every(ctx, proofPause, func() { a.proveOnce(ctx) })
 }
 

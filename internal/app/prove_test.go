@@ -78,3 +78,33 @@ func TestProveOnce(t *testing.T) {
 		t.Errorf("the metrics do not say when:\n%s", text)
 	}
 }
+
+// Books that take long to prove keep nobody waiting: neither a start, which has them
+// proved beside the calls, nor a stop.
+func TestProve_LargeBooks(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := serve(t, dir, &provider{}).finish(t); err != nil {
+		t.Fatal(err)
+	}
+	o, out, errs := options(t, dir, &provider{})
+	o.patience = 1 // ns
+	r := start(t, o, out, errs)
+	errs.await(t, "books    large; not proved yet; they are proved again beside the calls")
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		p, err := r.rooms.db.LastProof(t.Context())
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("no proof: %v", err)
+		}
+		if p.Law != "" {
+			t.Errorf("%s: %s", p.Law, p.Detail)
+		}
+		if !p.At.IsZero() {
+			break
+		}
+	}
+	if err := r.finish(t); err != nil {
+		t.Error(err)
+	}
+	errs.await(t, "Stopped. 0 calls settled; the books were balanced at ")
+}

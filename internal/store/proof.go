@@ -76,6 +76,15 @@ func (d *DB) NoteProof(ctx context.Context, rep ledger.Report) error {
 	})
 }
 
+// LastProof returns what was noted last, the zero value when nothing was.
+func (d *DB) LastProof(ctx context.Context) (p Proof, err error) {
+	err = d.moment(ctx, func(tx reader) error {
+		p, err = lastProof(ctx, tx)
+		return err
+	})
+	return p, err
+}
+
 // lastProof is what was noted last.
 func lastProof(ctx context.Context, tx reader) (p Proof, err error) {
 	var at sql.NullInt64
