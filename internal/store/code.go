@@ -126,9 +126,8 @@ func (b *batch) redeem(ctx context.Context, r *ledger.Redemption) (res ledger.Re
 	if err != nil {
 		return res, err // it was there when the redemption was made, and codes stay
 	}
-	res.Refused = c.Check(g.CreatedAt)
-	if open := res.Refused == nil; !open {
-		return res, nil
+	if refused := c.Check(g.CreatedAt); refused != nil {
+		return ledger.Result{Refused: refused}, nil //nolint:nilerr // a refusal is an answer, not a failure
 	}
 	if err := b.addGrant(ctx, g); err != nil {
 		return res, err
