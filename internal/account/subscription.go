@@ -21,12 +21,17 @@ type turner interface {
 type Subscriptions struct {
 	directory *Directory
 	ledger    turner
+	changed   chan struct{} // one token
 }
 
 // NewSubscriptions returns those of d's accounts, which ledger writes.
 func NewSubscriptions(d *Directory, ledger turner) *Subscriptions {
-	return &Subscriptions{d, ledger}
+	return &Subscriptions{d, ledger, make(chan struct{}, 1)}
 }
+
+// Changed receives when [Subscriptions.Due] should be called before the time that it has
+// returned.
+func (s *Subscriptions) Changed() <-chan struct{} { return s.changed }
 
 // When says when a change of plan takes effect.
 type When string
@@ -162,6 +167,10 @@ func (s *Subscriptions) change(ctx context.Context, id string, now time.Time, as
 		}
 		a = &next
 		d.put(a)
+		select {
+		case s.changed <- struct{}{}:
+		default: // somebody will look
+		}
 		if !more {
 			return a, nil
 		}
