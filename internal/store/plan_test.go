@@ -114,7 +114,7 @@ func TestVerify_PlansBroken(t *testing.T) {
 		{"burned more than was used", `UPDATE token_grant SET burned = 11 WHERE period = 2`, []string{tokens}},
 		{"used less", `UPDATE account SET tokens_posted = 9`, []string{tokens, used}},
 		{"a charge that used more", `UPDATE charge_row SET plan_tokens = 11`, []string{used, hourly, priced}},
-		{"a charge that used more than there were", `UPDATE charge_row SET plan_tokens = 18, amount = 0; UPDATE usage_row SET plan_tokens = 18, amount = 0;
+		{"a charge that used more than there were", `UPDATE charge_row SET plan_tokens = 18, amount = 0; UPDATE usage_row SET plan_tokens = 18, amount = 0, most = 0;
 			UPDATE account SET tokens_posted = 18, posted = 0`, []string{burned, priced}},
 		{"a charge below nothing", `UPDATE charge_row SET plan_tokens = -1; UPDATE usage_row SET plan_tokens = -1`, []string{used, priced}},
 		{"usage of fewer", `UPDATE usage_row SET plan_tokens = 9`, []string{hourly}},
