@@ -407,3 +407,48 @@ func TestNewCode(t *testing.T) {
 		seen[text] = true
 	}
 }
+
+// Tokens that become free while a stream grows pay for its prompt first, also when those
+// of its answer are dearer: what it holds covers what it is charged, to the last token.
+func TestPlanTokens_Slices(t *testing.T) {
+	t.Parallel()
+	b := open(t, t.TempDir(), nil)
+	a := b.account(t, 10*10+40*20-18*10) // for a call of 10 and 40, less 8 and 10 tokens of prompt
+	c := b.call(a, true, 40)
+	c.LeastOutput, c.Slice = 1, 10
+	b.include(t, a, 8)
+	h, err := b.Reserve(c)
+	if err == nil {
+		err = h.Persist()
+	}
+	if err == nil {
+		err = h.Durable()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.db.Subscription(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, _ := s.Due(func(string) (subscription.Terms, bool) { return subscription.Terms{Plan: "p", Tokens: 10}, true }, s.End)
+	if err := b.Turn(t.Context(), more); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for n < 40 && h.Cover(n+1) == nil {
+		n++
+		h.Delivered(n)
+		if got := b.Balance(a); got.Posted+got.Held > got.Granted || got.Tokens.Held > got.Tokens.Granted {
+			t.Fatalf("after %d tokens: %+v", n, got)
+		}
+	}
+	r, err := h.Settle(done(n))
+	if err != nil || r.WrittenOff != 0 || r.PlanTokens != 18 || r.Charge != money.Amount(20*(n-8)) {
+		t.Errorf("%d tokens: %+v, %v", n, r, err)
+	}
+	if got := b.Balance(a); got.Held != 0 || got.Tokens.Held != 0 {
+		t.Errorf("left held: %+v", got)
+	}
+	b.verify(t)
+}
