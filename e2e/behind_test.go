@@ -70,6 +70,7 @@ func behindConfig(t *testing.T, dir string, p *stub.Server, local bool, extra st
 plans:
   - {id: free, rpm: 60, tpm: 60000, concurrency: 8}
   - {id: pro, rpm: 600, tpm: 600000, concurrency: 64}
+  - {id: member, rpm: 1000000, tpm: 1000000000, concurrency: 4096, period: 1d, max_output: 1000, included: {tokens: 20000, credit: "0.5"}}
   - {id: narrow, rpm: 120, tpm: 20000, concurrency: 8}
   - {id: bulk, rpm: 1000000, tpm: 1000000000, concurrency: 4096}
 upstreams:
@@ -80,14 +81,14 @@ models:
     max_output: 2048
     pricing: {input: "0.05", output: "0.1"}
     created: 2026-01-01
-    plans: [free, pro, narrow, bulk]
+    plans: [free, pro, member, narrow, bulk]
     targets: [{%s}]
   - id: svc-titan
     context_window: 8192
     max_output: 4096
     pricing: {input: "0.2", output: "0.4"}
     created: 2026-01-01
-    plans: [pro, narrow, bulk]
+    plans: [pro, member, narrow, bulk]
     targets: [{upstream: stub, model: stub-model}]
 %s
 `, p.URL, upstream, pulse, extra)

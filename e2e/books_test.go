@@ -38,6 +38,7 @@ var (
 type charged struct {
 	id, completionID, model, state string
 	in, out, held, amount, off     int64
+	plan                           int64 // tokens that the plan included
 	priceIn, priceOut              int64
 }
 
@@ -66,7 +67,7 @@ func count(db *sql.DB, query string, args ...any) (int64, error) {
 // readCharges reads the charges that a condition leaves.
 func readCharges(ctx context.Context, db *sql.DB, where string, args ...any) ([]charged, error) {
 	rows, err := db.QueryContext(ctx, `SELECT c.id, c.completion_id, c.model, c.state, c.prompt_tokens,
-		c.completion_tokens, c.held, c.amount, c.written_off, p.input, p.output
+		c.completion_tokens, c.held, c.amount, c.written_off, c.plan_tokens, p.input, p.output
 		FROM charge c JOIN model_price p ON p.id = c.price_id `+where, args...)
 	if err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func readCharges(ctx context.Context, db *sql.DB, where string, args ...any) ([]
 	var list []charged
 	for rows.Next() {
 		var c charged
-		err := rows.Scan(&c.id, &c.completionID, &c.model, &c.state, &c.in, &c.out, &c.held, &c.amount, &c.off, &c.priceIn, &c.priceOut)
+		err := rows.Scan(&c.id, &c.completionID, &c.model, &c.state, &c.in, &c.out, &c.held, &c.amount, &c.off, &c.plan, &c.priceIn, &c.priceOut)
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +113,11 @@ func audit(ctx context.Context, db *sql.DB, log []entry) ([]string, error) {
 		if c.priceIn != p.in || c.priceOut != p.out {
 			found("%s: priced at %d and %d, the configuration says %d and %d", c.id, c.priceIn, c.priceOut, p.in, p.out)
 		}
-		want := price(c.model, c.in, c.out)
+		if c.plan < 0 || c.plan > c.in+c.out || c.state == "voided" && c.plan != 0 {
+			found("%s (%s): the plan paid for %d of %d and %d tokens", c.id, c.state, c.plan, c.in, c.out)
+		}
+		// Included tokens pay for the prompt first.
+		want := price(c.model, c.in-min(c.plan, c.in), c.out-max(c.plan-c.in, 0))
 		if c.state == "voided" {
 			want = 0
 		}
@@ -131,10 +136,18 @@ func audit(ctx context.Context, db *sql.DB, log []entry) ([]string, error) {
 	for law, query := range map[string]string{
 		"posted is the sum of the charges": unbalanced,
 		"granted is the sum of the grants": `SELECT count(*) FROM account a
-			WHERE a.granted <> coalesce((SELECT sum(amount) FROM credit_grant g WHERE g.account_id = a.id), 0)`,
-		"no account is below zero":       `SELECT count(*) FROM account WHERE posted > granted`,
-		"no completion is charged twice": `SELECT count(*) - count(DISTINCT completion_id) FROM charge`,
-		"no call is held and charged":    `SELECT count(*) FROM hold h JOIN charge c ON c.id = h.id`,
+			WHERE a.granted <> coalesce((SELECT sum(amount - expired) FROM credit_grant g WHERE g.account_id = a.id), 0)`,
+		"included tokens used are those of the charges": `SELECT count(*) FROM account a
+			WHERE a.tokens_posted <> coalesce((SELECT sum(plan_tokens) FROM charge c WHERE c.account_id = a.id), 0)`,
+		"included tokens are those of the periods": `SELECT count(*) FROM account a
+			WHERE a.tokens_granted <> coalesce((SELECT sum(p.tokens) FROM subscription_period p JOIN subscription s ON s.id = p.subscription_id WHERE s.account_id = a.id), 0)
+				- coalesce((SELECT sum(e.amount) FROM token_expiry e JOIN token_grant g ON g.id = e.grant_id WHERE g.account_id = a.id), 0)`,
+		"no account used more than its plan included": `SELECT count(*) FROM account a WHERE tokens_posted < 0
+			OR tokens_posted + coalesce((SELECT sum(plan_tokens) FROM hold h WHERE h.account_id = a.id), 0) > tokens_granted`,
+		"one subscription of an account runs": `SELECT count(*) - count(DISTINCT account_id) FROM subscription WHERE ended_at IS NULL`,
+		"no account is below zero":            `SELECT count(*) FROM account WHERE posted > granted`,
+		"no completion is charged twice":      `SELECT count(*) - count(DISTINCT completion_id) FROM charge`,
+		"no call is held and charged":         `SELECT count(*) FROM hold h JOIN charge c ON c.id = h.id`,
 	} {
 		n, err := count(db, query)
 		if err != nil {
@@ -208,6 +221,8 @@ func TestAudit_Catches(t *testing.T) {
 		"posted differs":     `UPDATE account SET posted = posted + 1`,
 		"granted differs":    `UPDATE account SET granted = granted + 1`,
 		"charged twice":      `UPDATE charge_row SET completion_id = (SELECT min(completion_id) FROM charge)`,
+		"used of a plan":     `UPDATE charge_row SET plan_tokens = 1 ` + one + `; UPDATE account SET tokens_granted = 1, tokens_posted = 1`,
+		"included by nobody": `UPDATE account SET tokens_granted = 1`,
 		"another price":      `UPDATE model_price SET output = output + 1`,
 		"held and charged":   `INSERT INTO hold_row (id, completion_id, account, terms, prompt_tokens, output_limit, amount, created_at) SELECT id, completion_id, account, terms, 1, 1, 0, 0 FROM charge_row ` + one,
 		"written off":        `UPDATE charge_row SET written_off = 1 ` + one,

@@ -261,9 +261,9 @@ func TestSubscription(t *testing.T) {
 
 	until := time.Now().Add(3 * time.Second).UTC().Truncate(time.Second).Add(time.Second)
 	run(t, s, "subscription", "set", "subscriber", "--plan", "pro", "--until", until.Format(time.RFC3339))
-	run(t, s, "subscription", "set", "lapsed", "--plan", "pro", "--until", until.Format(time.RFC3339))
+	run(t, s, "subscription", "set", "lapsed", "--plan", "member", "--until", until.Format(time.RFC3339))
 	wantCompletion(t, post(t, s, secret, titan))
-	wantError(t, post(t, s, lapsed, titan), http.StatusPaymentRequired, "insufficient_quota")
+	wantCompletion(t, post(t, s, lapsed, titan)) // its plan includes enough
 	if got := status("subscriber"); got != "active" {
 		t.Errorf("while it runs: %q", got)
 	}
@@ -279,6 +279,15 @@ func TestSubscription(t *testing.T) {
 	if got := status("subscriber"); got != "expired" {
 		t.Errorf("when it has ended: %q", got)
 	}
+	// The server has turned them by itself, and taken back what they included.
+	db := openBooks(t, s.Options.Data)
+	eventually(t, 10*time.Second, func() error {
+		n, err := count(db, `SELECT count(*) FROM subscription s JOIN account a ON a.id = s.account_id WHERE s.status = 'expired' AND s.ended_at = s.until AND a.tokens_granted = a.tokens_posted`)
+		if err == nil && n != 2 {
+			err = fmt.Errorf("%d of 2 have ended in the books", n)
+		}
+		return err
+	})
 	wantError(t, post(t, s, lapsed, body("")), http.StatusPaymentRequired, "billing_not_active")
 	// Credit is what is left, and it pays.
 	wantCompletion(t, post(t, s, secret, body("")))

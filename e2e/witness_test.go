@@ -47,6 +47,8 @@ func newWitnesses(t *testing.T, s *proc.Server) *witnesses {
 		secret, _ := account(t, s, a.name, a.plan, "100000")
 		w.keys = append(w.keys, customer{a.name, secret})
 	}
+	// Its plan pays for the first calls, and for parts of some, and credit for the others.
+	run(t, s, "subscription", "set", "other", "--plan", "member")
 	second := runJSON[struct{ Secret string }](t, s, "key", "create", "--account", "wide", "--name", "second", "--budget", "90000/month").Secret
 	w.keys = append(w.keys, customer{"wide", second})
 	w.up(s, false)

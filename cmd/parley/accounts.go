@@ -106,17 +106,26 @@ func planLine(a admin.Account, known bool) string {
 	}
 	day := sub.Until.UTC().Format("2 Jan 2006")
 	switch {
-	case sub.Status != "active":
+	case !applies(sub):
 		return a.Plan + lost + "; the subscription to " + sub.Plan + " ended on " + day
+	case sub.Status == "past_due":
+		return sub.Plan + lost + ", not renewed since " + day
+	case sub.Renews:
+		return sub.Plan + lost + ", renews " + day
 	case sub.Plan == a.Plan:
 		return a.Plan + lost + ", subscribed until " + day
 	}
 	return sub.Plan + lost + ", subscribed until " + day + ", then " + a.Plan
 }
 
+// applies reports whether the plan of a subscription does.
+func applies(s *admin.Subscription) bool {
+	return s != nil && (s.Status == "active" || s.Status == "past_due")
+}
+
 // plan is the one that applies to an account.
 func plan(a admin.Account) string {
-	if a.Subscription != nil && a.Subscription.Status == "active" {
+	if applies(a.Subscription) {
 		return a.Subscription.Plan
 	}
 	return a.Plan
@@ -178,33 +187,6 @@ func (a *accountSet) Run(e *env) error {
 		}
 		return e.answer(account, func() {
 			e.print("%s is %s, on plan %s.", account.Name, e.status(account.Status), plan(account))
-		})
-	})
-}
-
-type subscriptionSet struct {
-	directory
-	Name  string `arg:"" help:"Name or id of the account."`
-	Plan  string `required:"" help:"Plan that applies until then." placeholder:"PLAN"`
-	Until string `required:"" help:"When it ends, as 2026-12-31T00:00:00Z. The account then has its own plan again." placeholder:"TIME"`
-}
-
-func (subscriptionSet) Help() string {
-	return `Example: parley subscription set "Example Lab" --plan pro --until 2026-12-31T00:00:00Z`
-}
-
-func (s *subscriptionSet) Run(e *env) error {
-	until, err := moment("--until", s.Until)
-	if err != nil {
-		return err
-	}
-	return e.with(s.directory, false, func(c *admin.Client) error {
-		account, err := c.Subscribe(e.ctx, s.Name, admin.NewSubscription{Plan: s.Plan, Until: until})
-		if err != nil {
-			return e.named(c, s.Name, err)
-		}
-		return e.answer(account, func() {
-			e.print("%s is on plan %s until %s, then on %s.", account.Name, account.Subscription.Plan, date(account.Subscription.Until), account.Plan)
 		})
 	})
 }

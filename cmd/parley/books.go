@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/parley-ai/parley/internal/admin"
@@ -42,18 +43,20 @@ func (e *env) receipts(list []admin.Receipt) {
 		}
 		rows[i] = []string{
 			clock(r.CreatedAt, e.now()), e.result(r), r.Model,
-			count(r.PromptTokens), count(r.CompletionTokens), charges[i], r.RequestID,
+			count(r.PromptTokens), count(r.CompletionTokens), count(r.PlanTokens), charges[i], r.RequestID,
 		}
 	}
-	e.table([]column{
+	none := !slices.ContainsFunc(list, func(r admin.Receipt) bool { return r.PlanTokens > 0 })
+	e.table(withoutPlan(none, []column{
 		{head: "TIME"},
 		{head: "RESULT"},
 		{head: "MODEL", cut: true},
 		{head: "IN", right: true},
 		{head: "OUT", right: true},
+		{head: ofPlan, right: true},
 		{head: "CHARGE IU", right: true},
 		{head: "REQUEST", cut: true},
-	}, rows)
+	}, rows))
 }
 
 // result is a receipt's end in few words.

@@ -32,7 +32,11 @@ type cli struct {
 		Ls     accountLs     `cmd:"" help:"List all accounts."`
 	} `cmd:"" help:"Accounts: who pays."`
 	Subscription struct {
-		Set subscriptionSet `cmd:"" help:"Put an account on a plan until a time."`
+		Set    subscriptionSet    `cmd:"" help:"Give an account a subscription to a plan, or another end to it."`
+		Show   subscriptionShow   `cmd:"" help:"Show a subscription and what is left of its period."`
+		Renew  subscriptionRenew  `cmd:"" help:"Say that the next period is paid for."`
+		Change subscriptionChange `cmd:"" help:"Move a subscription to another plan."`
+		Cancel subscriptionCancel `cmd:"" help:"End a subscription with its period, or now."`
 	} `cmd:"" help:"Paid periods of accounts."`
 	Credit struct {
 		Add    creditAdd    `cmd:"" help:"Add credit to an account."`
@@ -42,6 +46,12 @@ type cli struct {
 	Topup struct {
 		Create topupCreate `cmd:"" help:"Make a page on which credit can be paid."`
 	} `cmd:"" help:"Credit that customers pay."`
+	Code struct {
+		Create codeCreate `cmd:"" help:"Make redemption codes and print them, once."`
+		Ls     codeLs     `cmd:"" help:"List redemption codes, the newest first."`
+		Revoke codeRevoke `cmd:"" help:"Make sure that a code is never redeemed."`
+		Redeem codeRedeem `cmd:"" help:"Give an account the credit of a code."`
+	} `cmd:"" help:"Codes that become credit, once."`
 	Key struct {
 		Create keyCreate `cmd:"" help:"Make an API key and print its secret, once."`
 		Ls     keyLs     `cmd:"" help:"List the keys of an account."`

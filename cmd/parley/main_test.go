@@ -240,6 +240,9 @@ func TestPlanLine(t *testing.T) {
 		{sub("pro", "active"), false, "pro, which the configuration does not have, subscribed until 1 Dec 2026, then free"},
 		{sub("free", "active"), true, "free, subscribed until 1 Dec 2026"},
 		{sub("pro", "expired"), true, "free; the subscription to pro ended on 1 Dec 2026"},
+		{sub("pro", "canceled"), true, "free; the subscription to pro ended on 1 Dec 2026"},
+		{sub("pro", "past_due"), true, "pro, not renewed since 1 Dec 2026"},
+		{&admin.Subscription{Plan: "pro", Status: "active", Until: until, Renews: true}, true, "pro, renews 1 Dec 2026"},
 	} {
 		if got := planLine(admin.Account{Plan: "free", Subscription: c.sub}, c.known); got != c.want {
 			t.Errorf("planLine gives %q, want %q", got, c.want)

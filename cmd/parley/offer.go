@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/parley-ai/parley/internal/admin"
 	"github.com/parley-ai/parley/internal/app"
@@ -97,7 +98,14 @@ func (p *planShow) Run(e *env) error {
 			for _, id := range slices.Sorted(maps.Keys(plan.Limits)) {
 				e.print("            %s: %s", id, limits(admin.Plan{RPM: plan.Limits[id].RPM, TPM: plan.Limits[id].TPM}))
 			}
+			if plan.MaxOutput != nil {
+				e.print("  answers   at most %s tokens", count(*plan.MaxOutput))
+			}
 			e.print("  models    %s", strings.Join(plan.Models, ", "))
+			e.print("  included  %s", includes(plan))
+			if plan.GraceSeconds > 0 {
+				e.print("  grace     %s", time.Duration(plan.GraceSeconds)*time.Second)
+			}
 			e.print("  accounts  %s", count(plan.Accounts))
 		})
 	})
@@ -106,16 +114,33 @@ func (p *planShow) Run(e *env) error {
 func (e *env) plans(list []admin.Plan) {
 	rows := make([][]string, len(list))
 	for i, p := range list {
-		rows[i] = []string{p.ID, limitOr(p.RPM, "none"), limitOr(p.TPM, "none"), limitOr(p.Concurrency, "none"), count(p.Accounts), strings.Join(p.Models, ", ")}
+		rows[i] = []string{p.ID, limitOr(p.RPM, "none"), limitOr(p.TPM, "none"), limitOr(p.Concurrency, "none"), includes(p), count(p.Accounts), strings.Join(p.Models, ", ")}
 	}
 	e.table([]column{
 		{head: "PLAN"},
 		{head: "REQUESTS/MIN", right: true},
 		{head: "TOKENS/MIN", right: true},
 		{head: "AT ONCE", right: true},
+		{head: "INCLUDED", cut: true},
 		{head: "ACCOUNTS", right: true},
 		{head: "MODELS", cut: true},
 	}, rows)
+}
+
+// includes says what each paid period of a plan brings.
+func includes(p admin.Plan) string {
+	if p.Included.Tokens == 0 && p.Included.Credit == "0" {
+		return "none"
+	}
+	return included(p.Included.Tokens, p.Included.Credit) + " per " + every(p.Period)
+}
+
+// every is the length of a period in words.
+func every(period string) string {
+	if days, ok := strings.CutSuffix(period, "d"); ok {
+		return days + " days"
+	}
+	return period
 }
 
 // limitOr is a limit, or the word for one that is not set.

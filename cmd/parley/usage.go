@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/csv"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,16 +66,32 @@ func (e *env) usage(r admin.UsageReport) {
 	charges = credits(charges...)
 	rows := make([][]string, len(all))
 	for i, u := range all {
-		rows[i] = []string{u.Group, count(u.Calls), count(u.PromptTokens), count(u.CachedTokens), count(u.CompletionTokens), charges[i]}
+		rows[i] = []string{u.Group, count(u.Calls), count(u.PromptTokens), count(u.CachedTokens), count(u.CompletionTokens), count(u.PlanTokens), charges[i]}
 	}
-	e.table([]column{
+	e.table(withoutPlan(total.PlanTokens == 0, []column{
 		{head: strings.ToUpper(r.By), cut: true},
 		{head: "CALLS", right: true},
 		{head: "IN", right: true},
 		{head: "CACHED", right: true},
 		{head: "OUT", right: true},
+		{head: ofPlan, right: true},
 		{head: "CHARGE IU", right: true},
-	}, rows)
+	}, rows))
+}
+
+// ofPlan heads the column of tokens that a plan included.
+const ofPlan = "OF PLAN"
+
+// withoutPlan leaves that column out where it has nothing to say.
+func withoutPlan(none bool, columns []column, rows [][]string) ([]column, [][]string) {
+	i := slices.IndexFunc(columns, func(c column) bool { return c.head == ofPlan })
+	if !none || i < 0 {
+		return columns, rows
+	}
+	for n := range rows {
+		rows[n] = slices.Delete(rows[n], i, i+1)
+	}
+	return slices.Delete(columns, i, i+1), rows
 }
 
 type statement struct {
@@ -106,19 +123,19 @@ func (s *statement) Run(e *env) error {
 func (e *env) statement(s admin.Statement) error {
 	w := csv.NewWriter(e.out)
 	lines := [][]string{
-		{"date", "kind", "text", "key", "model", "calls", "prompt_tokens", "cached_tokens", "completion_tokens", "amount", "balance"},
-		{s.Month, "opening", "", "", "", "", "", "", "", "", s.Opening},
+		{"date", "kind", "text", "key", "model", "calls", "prompt_tokens", "cached_tokens", "completion_tokens", "plan_tokens", "amount", "balance"},
+		{s.Month, "opening", "", "", "", "", "", "", "", "", "", s.Opening},
 	}
 	for _, l := range s.Lines {
-		row := []string{l.At.UTC().Format(time.DateOnly), l.Kind, cell(l.Text), cell(l.KeyName), l.Model, "", "", "", "", l.Amount, l.Balance}
+		row := []string{l.At.UTC().Format(time.DateOnly), l.Kind, cell(l.Text), cell(l.KeyName), l.Model, "", "", "", "", "", l.Amount, l.Balance}
 		if l.Kind == "usage" {
-			for i, n := range []int64{l.Calls, l.PromptTokens, l.CachedTokens, l.CompletionTokens} {
+			for i, n := range []int64{l.Calls, l.PromptTokens, l.CachedTokens, l.CompletionTokens, l.PlanTokens} {
 				row[5+i] = strconv.FormatInt(n, 10)
 			}
 		}
 		lines = append(lines, row)
 	}
-	lines = append(lines, []string{s.Month, "closing", "", "", "", "", "", "", "", "", s.Closing})
+	lines = append(lines, []string{s.Month, "closing", "", "", "", "", "", "", "", "", "", s.Closing})
 	return w.WriteAll(lines)
 }
 

@@ -30,6 +30,8 @@ type Options struct {
 	Args []string
 	// Env follows the environment of the caller.
 	Env []string
+	// Stdin is what commands of Run read.
+	Stdin string
 	// Patience is how long Start waits for the server to be ready; 0 is one minute.
 	Patience time.Duration
 }
@@ -169,7 +171,7 @@ func Run(o Options, args ...string) Result {
 	cmd.Dir = o.Dir
 	cmd.Env = append(os.Environ(), o.Env...)
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(o.Stdin), &stdout, &stderr
 	err := cmd.Run()
 	r := Result{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
 	if err != nil && r.Code == 0 {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ratelimit"
+	"github.com/parley-ai/parley/internal/subscription"
 )
 
 // Status says whether an account may make calls.
@@ -40,37 +41,13 @@ type Account struct {
 	Status    Status
 	CreatedAt time.Time
 	// Subscription is the last one, whether it still runs or not.
-	Subscription Subscription
-}
-
-// Subscription is a paid period. The zero value is none.
-type Subscription struct {
-	Plan  string // applies while the period runs
-	Until time.Time
-}
-
-// The states of a subscription.
-const (
-	SubscriptionNone    = "none"
-	SubscriptionActive  = "active"
-	SubscriptionExpired = "expired"
-)
-
-// Status is the state of the subscription at that time.
-func (s Subscription) Status(now time.Time) string {
-	switch {
-	case s.Until.IsZero():
-		return SubscriptionNone
-	case now.Before(s.Until):
-		return SubscriptionActive
-	}
-	return SubscriptionExpired
+	Subscription subscription.Subscription
 }
 
 // PlanAt is the id of the plan that applies at that time: the subscription's while it
 // runs, else the account's own.
 func (a *Account) PlanAt(now time.Time) string {
-	if a.Subscription.Status(now) == SubscriptionActive {
+	if a.Subscription.Applies(now) {
 		return a.Subscription.Plan
 	}
 	return a.Plan
@@ -85,7 +62,12 @@ type Plan struct {
 	Concurrency int64 // calls at once
 	// ModelLimits are limits on the calls of a model, in addition; one that is not in it has none.
 	ModelLimits map[string]ratelimit.Limits
-	Version     string
+	// MaxOutput is the most tokens of an answer, beside what its model allows.
+	MaxOutput int
+	// Terms are what subscribers get. Their Plan and Version are this one's.
+	Terms   subscription.Terms
+	Rank    int // its place in the configuration: bigger plans come later
+	Version string
 }
 
 // Limits is what binds an account on the plan, all its keys together.
@@ -134,7 +116,6 @@ var (
 	ErrName     = errors.New("account name must have 1 to 100 printable characters without spaces at its ends")
 	ErrPlan     = errors.New("no such plan")
 	ErrStatus   = errors.New("status is active or suspended")
-	ErrUntil    = errors.New("a subscription must end in the future")
 	// ErrSuspended and ErrRevoked say why a principal may not go on.
 	ErrSuspended = errors.New("account suspended")
 	ErrRevoked   = errors.New("API key revoked")
@@ -144,7 +125,10 @@ var (
 type Store interface {
 	Accounts(ctx context.Context) ([]Account, error)
 	CreateAccount(ctx context.Context, a Account) error
+	// UpdateAccount writes plan and status.
 	UpdateAccount(ctx context.Context, a Account) error
+	// Subscription is the last one of an account, the zero value for none.
+	Subscription(ctx context.Context, accountID string) (subscription.Subscription, error)
 }
 
 // Directory is all accounts and plans in memory. It is safe for concurrent use.
@@ -301,30 +285,6 @@ func (d *Directory) Change(ctx context.Context, id string, plan, status *string)
 			l.(*Life).End(ErrSuspended)
 		}
 	}
-	return &a, nil
-}
-
-// Subscribe puts the account of that id on plan until then; it replaces what was
-// there. It fails with [ErrNotFound], [ErrPlan] or [ErrUntil].
-func (d *Directory) Subscribe(ctx context.Context, id, plan string, until time.Time) (*Account, error) {
-	if !until.After(time.Now()) {
-		return nil, ErrUntil
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	old, ok := d.ByID(id)
-	if !ok {
-		return nil, ErrNotFound
-	}
-	if _, ok := d.Plan(plan); !ok {
-		return nil, fmt.Errorf("%w: %s", ErrPlan, plan)
-	}
-	a := *old
-	a.Subscription = Subscription{Plan: plan, Until: until.UTC().Truncate(time.Microsecond)}
-	if err := d.store.UpdateAccount(ctx, a); err != nil {
-		return nil, err
-	}
-	d.put(&a)
 	return &a, nil
 }
 

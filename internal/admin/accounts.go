@@ -9,6 +9,7 @@ import (
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/subscription"
 )
 
 // named is the account that the path names, by its name or by its id.
@@ -29,28 +30,11 @@ func (s *service) view(a *account.Account) Account {
 		ID: a.ID, Name: a.Name, Plan: a.Plan, Status: string(a.Status),
 		Balance: b.Balance().String(), Held: b.Held.String(), Available: b.Available().String(),
 	}
-	if status := a.Subscription.Status(time.Now()); status != account.SubscriptionNone {
-		v.Subscription = &Subscription{Plan: a.Subscription.Plan, Status: status, Until: a.Subscription.Until.UTC()}
+	now := time.Now()
+	if sub := &a.Subscription; sub.Status(now) != subscription.None {
+		v.Subscription = &Subscription{Plan: sub.Plan, Status: string(sub.Status(now)), Until: sub.LastsUntil(), Renews: renewal(sub) == renewsItself}
 	}
 	return v
-}
-
-func (s *service) subscribe(r *http.Request) (any, error) {
-	a, err := s.named(r)
-	if err != nil {
-		return nil, err
-	}
-	var in NewSubscription
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
-	if _, err := s.plan(in.Plan, http.StatusBadRequest); err != nil {
-		return nil, err
-	}
-	if a, err = s.Accounts.Subscribe(r.Context(), a.ID, in.Plan, in.Until); err != nil {
-		return nil, err
-	}
-	return s.view(a), nil
 }
 
 func (s *service) listAccounts(*http.Request) (any, error) {

@@ -32,7 +32,6 @@ type accounts interface {
 	ByID(id string) (*account.Account, bool)
 	Create(ctx context.Context, name, plan string) (*account.Account, error)
 	Change(ctx context.Context, id string, plan, status *string) (*account.Account, error)
-	Subscribe(ctx context.Context, id, plan string, until time.Time) (*account.Account, error)
 	Plans() []account.Plan
 	Plan(id string) (*account.Plan, bool)
 }
@@ -52,6 +51,7 @@ type books interface {
 	Grant(ctx context.Context, g ledger.Grant) (ledger.Granted, error)
 	Adjust(ctx context.Context, accountID string, amount money.Amount, reason string) error
 	Refund(ctx context.Context, requestID string, amount money.Amount, reason string) (ledger.Charged, error)
+	Redeem(ctx context.Context, accountID, text string) (ledger.Code, error)
 	Balance(accountID string) ledger.Balance
 	Running(accountID string) []ledger.Receipt
 	Spending(accountID string, b ledger.Budget) ledger.Spending
@@ -68,6 +68,8 @@ type archive interface {
 	Backup(ctx context.Context, to string) (ledger.Report, error)
 	outbox
 	Refusals(ctx context.Context, f refusal.Filter) ([]refusal.Record, error)
+	Periods(ctx context.Context, subscriptionID string) ([]ledger.Period, error)
+	codes
 }
 
 // offer is what admin asks of catalog.Catalog.
@@ -82,12 +84,13 @@ type gate interface {
 
 // Config is the rooms behind the door. Every field but Status, Engines and Payments is required.
 type Config struct {
-	Accounts accounts
-	Keys     keys
-	Ledger   books
-	Store    archive
-	Catalog  offer
-	Gate     gate
+	Accounts      accounts
+	Subscriptions subscriptions
+	Keys          keys
+	Ledger        books
+	Store         archive
+	Catalog       offer
+	Gate          gate
 	// Status describes the process. Its Serving tells whether customers are served.
 	Status func() Status
 	// Payments makes pages to pay on; nil where the configuration has none.

@@ -80,7 +80,7 @@ func open(t *testing.T) *house {
 	requests := &explain.Room{Store: db, Running: books.Find, Account: accounts.ByID, Key: keys.Find, Models: offer.List, Nearest: config.Nearest}
 	api := admin.New(admin.Config{
 		Explain: requests, Tokens: tokens,
-		Accounts: accounts, Keys: keys, Ledger: books, Store: db, Catalog: offer,
+		Accounts: accounts, Subscriptions: account.NewSubscriptions(accounts, books), Keys: keys, Ledger: books, Store: db, Catalog: offer,
 		Status: func() admin.Status { return admin.Status{Version: "test", Serving: true} },
 		Engines: func() []admin.Engine {
 			return []admin.Engine{{Upstream: "other"}, {Upstream: "local", Running: 3, Places: 16, TokensPerSecond: 141}}
@@ -192,8 +192,8 @@ func TestRefusals(t *testing.T) {
 		{"key that has expired", key(admin.NewKey{Name: "k", ExpiresAt: new(time.Unix(1, 0))}), "invalid_expiry", 400},
 		{"key of no requests", key(admin.NewKey{Name: "k", RPM: new(int64(0))}), "invalid_limit", 400},
 		{"key of less than no tokens", key(admin.NewKey{Name: "k", TPM: new(int64(-1))}), "invalid_limit", 400},
-		{"subscription to no plan", subscribe(admin.NewSubscription{Plan: "gold", Until: time.Now().Add(time.Hour)}), "plan_not_found", 400},
-		{"subscription that has ended", subscribe(admin.NewSubscription{Plan: "pro", Until: time.Unix(1, 0)}), "invalid_until", 400},
+		{"subscription to no plan", subscribe(admin.NewSubscription{Plan: "gold", Until: new(time.Now().Add(time.Hour))}), "plan_not_found", 400},
+		{"subscription that has ended", subscribe(admin.NewSubscription{Plan: "pro", Until: new(time.Unix(1, 0))}), "invalid_until", 400},
 		{"key for no model", key(admin.NewKey{Name: "k", Models: []string{"svc-x"}}), "model_not_found", 400},
 		{"no key", func() error { _, err := h.RevokeKey(ctx, "key_x"); return err }(), "key_not_found", 404},
 		{"no plan", func() error { _, err := h.Plan(ctx, "gold"); return err }(), "plan_not_found", 404},
@@ -386,7 +386,7 @@ func TestKey_Limits(t *testing.T) {
 		}
 	}
 	// A subscription's plan applies while it runs: pro has no limits.
-	if _, err := h.Subscribe(ctx, "Example Lab", admin.NewSubscription{Plan: "pro", Until: time.Now().Add(time.Hour)}); err != nil {
+	if _, err := h.Subscribe(ctx, "Example Lab", admin.NewSubscription{Plan: "pro", Until: new(time.Now().Add(time.Hour))}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.CreateKey(ctx, "Example Lab", admin.NewKey{Name: "fast", RPM: new(int64(1000))}); err != nil {
@@ -416,7 +416,7 @@ func TestShapes(t *testing.T) {
 		{admin.Rotated{}, "id secret prefix replaces until"},
 		{admin.Revoked{}, "id status revoked_at confirmed servers"},
 		{admin.Engine{}, "upstream running places waiting tokens_per_second"},
-		{admin.Receipt{}, "request_id completion_id created_at key_id model prompt_tokens cached_tokens completion_tokens charge hold written_off status error_code state ending usage_source target attempts"},
+		{admin.Receipt{}, "request_id completion_id created_at key_id model prompt_tokens cached_tokens completion_tokens plan_tokens charge hold written_off status error_code state ending usage_source target attempts"},
 	} {
 		text, err := json.Marshal(c.value)
 		if err != nil {

@@ -60,7 +60,7 @@ func receiptView(c ledger.Receipt) Receipt {
 	return Receipt{
 		RequestID: c.RequestID, CompletionID: c.CompletionID, CreatedAt: c.CreatedAt.UTC(),
 		KeyID: c.KeyID, Model: c.Model,
-		PromptTokens: c.PromptTokens, CachedTokens: c.CachedTokens, CompletionTokens: c.CompletionTokens,
+		PromptTokens: c.PromptTokens, CachedTokens: c.CachedTokens, CompletionTokens: c.CompletionTokens, PlanTokens: c.PlanTokens,
 		Charge: c.Charge.String(), Hold: c.Hold.String(), WrittenOff: c.WrittenOff.String(),
 		Status: c.Status, ErrorCode: c.ErrorCode, State: string(c.State), Ending: string(c.Ending),
 		UsageSource: string(c.UsageSource), Target: c.Target, Attempts: c.Attempts,

@@ -11,6 +11,7 @@ import (
 	"github.com/parley-ai/parley/internal/explain"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/payment"
+	"github.com/parley-ai/parley/internal/subscription"
 	"github.com/parley-ai/parley/internal/webhook"
 )
 
@@ -40,7 +41,17 @@ var refusals = [...]struct {
 	{account.ErrName, http.StatusBadRequest, "invalid_name", "An account's name has 1 to 100 printable characters and no space at its ends."},
 	{account.ErrPlan, http.StatusBadRequest, "plan_not_found", "There is no such plan."},
 	{account.ErrStatus, http.StatusBadRequest, "invalid_status", "An account's status is active or suspended."},
-	{account.ErrUntil, http.StatusBadRequest, "invalid_until", "The subscription would end in the past."},
+	{account.ErrWhen, http.StatusBadRequest, "invalid_when", "A plan changes now or at period_end."},
+	{subscription.ErrUntil, http.StatusBadRequest, "invalid_until", "The subscription would end in the past."},
+	{subscription.ErrFixed, http.StatusConflict, "subscription_ends", "A subscription with a fixed end is not renewed by hand.\nMove its end: parley subscription set NAME --plan PLAN --until TIME"},
+	{subscription.ErrNone, http.StatusConflict, "subscription_not_active", "No subscription runs.\nBegin one: parley subscription set"},
+	{subscription.ErrRenews, http.StatusConflict, "subscription_renews", "The subscription renews itself."},
+	{subscription.ErrDiffers, http.StatusConflict, "period_differs", "The periods of the two plans are not of one length, so the plan changes with the next period.\nSay so: --at period-end"},
+	{subscription.ErrChanged, http.StatusConflict, "subscription_changed", "The subscription was changed by somebody else meanwhile. Try again."},
+	{ledger.ErrCode, http.StatusNotFound, "code_not_found", "There is no such code."},
+	{ledger.ErrCodeRedeemed, http.StatusConflict, "code_redeemed", "The code was redeemed already."},
+	{ledger.ErrCodeRevoked, http.StatusConflict, "code_revoked", "The code is revoked."},
+	{ledger.ErrCodeExpired, http.StatusConflict, "code_expired", "The code has expired."},
 	{account.ErrScope, http.StatusBadRequest, "invalid_scope", "The scopes of a key are one or more of " + account.Scopes(math.MaxUint8).String() + "."},
 	{account.ErrBudget, http.StatusBadRequest, "invalid_budget", "A budget is an amount of IU above 0 with at most 9 decimals, or one with /month, as 25 or 25/month."},
 	{apikey.ErrNetwork, http.StatusBadRequest, "invalid_network", "A key's list has at most 100 networks, as 10.0.0.0/8, 2001:db8::/32 or 203.0.113.7; behind the length of a network all bits are 0."},

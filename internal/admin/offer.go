@@ -1,11 +1,13 @@
 package admin
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/subscription"
 )
 
 func (s *service) status(*http.Request) (any, error) { return s.Status(), nil }
@@ -44,7 +46,11 @@ func (s *service) offered(id string) bool {
 }
 
 func (s *service) planView(p *account.Plan, now time.Time) Plan {
-	v := Plan{ID: p.ID, RPM: limit(p.RPM), TPM: limit(p.TPM), Concurrency: limit(p.Concurrency), Models: []string{}, Limits: map[string]ModelLimits{}}
+	v := Plan{
+		ID: p.ID, RPM: limit(p.RPM), TPM: limit(p.TPM), Concurrency: limit(p.Concurrency), Models: []string{}, Limits: map[string]ModelLimits{},
+		MaxOutput: limit(int64(p.MaxOutput)), Period: cmp.Or(p.Terms.Interval, subscription.Month).String(),
+		Included: Included{Tokens: p.Terms.Tokens, Credit: p.Terms.Credit.String()}, GraceSeconds: int64(p.Terms.Grace / time.Second),
+	}
 	for id, l := range p.ModelLimits {
 		v.Limits[id] = ModelLimits{RPM: limit(l.Requests), TPM: limit(l.Tokens)}
 	}

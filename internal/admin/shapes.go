@@ -32,18 +32,22 @@ type Account struct {
 	Subscription *Subscription `json:"subscription"` // null: there never was one
 }
 
-// Subscription is the last paid period of an account. While it is active its plan
-// applies, not the account's own. Status is active or expired.
+// Subscription is the last one of an account. While it is active or past_due its plan
+// applies, not the account's own; then it is canceled or expired.
 type Subscription struct {
 	Plan   string    `json:"plan"`
 	Status string    `json:"status"`
 	Until  time.Time `json:"until"`
+	Renews bool      `json:"renews,omitzero"` // by itself; Until is the end of the period then
 }
 
-// NewSubscription asks for a paid period; it replaces the one that is there.
+// NewSubscription asks for a subscription; it replaces one to another plan. It ends at
+// Until; without, it renews itself until it is canceled or, when it is Manual, is renewed
+// by hand for each period.
 type NewSubscription struct {
-	Plan  string    `json:"plan"`
-	Until time.Time `json:"until"`
+	Plan   string     `json:"plan"`
+	Until  *time.Time `json:"until,omitzero"`
+	Manual bool       `json:"manual,omitzero"`
 }
 
 // Change asks for another plan or status; nil leaves it.
@@ -147,6 +151,7 @@ type Usage struct {
 	PromptTokens     int64  `json:"prompt_tokens"`
 	CachedTokens     int64  `json:"cached_tokens"`
 	CompletionTokens int64  `json:"completion_tokens"`
+	PlanTokens       int64  `json:"plan_tokens"` // of all of them, those that a plan included
 	Charge           string `json:"charge"`
 	WrittenOff       string `json:"written_off"`
 }
@@ -174,6 +179,7 @@ type StatementLine struct {
 	PromptTokens     int64     `json:"prompt_tokens,omitzero"`
 	CachedTokens     int64     `json:"cached_tokens,omitzero"`
 	CompletionTokens int64     `json:"completion_tokens,omitzero"`
+	PlanTokens       int64     `json:"plan_tokens,omitzero"`
 	Amount           string    `json:"amount"`
 	Balance          string    `json:"balance"` // after the line
 }
@@ -329,6 +335,7 @@ type Receipt struct {
 	PromptTokens     int       `json:"prompt_tokens"`
 	CachedTokens     int       `json:"cached_tokens"`
 	CompletionTokens int       `json:"completion_tokens"`
+	PlanTokens       int       `json:"plan_tokens"` // of all of them, those that the plan included
 	Charge           string    `json:"charge"`
 	Hold             string    `json:"hold"`
 	WrittenOff       string    `json:"written_off"`
@@ -395,8 +402,21 @@ type Plan struct {
 	Concurrency *int64   `json:"concurrency"`
 	Models      []string `json:"models"`
 	// Limits are those of single models, by their ids.
-	Limits   map[string]ModelLimits `json:"limits"`
-	Accounts int                    `json:"accounts"`
+	Limits map[string]ModelLimits `json:"limits"`
+	// MaxOutput bounds an answer beside its model; null is not set.
+	MaxOutput *int64 `json:"max_output"`
+	// Period is how long a paid one lasts: month, year, or days as 30d.
+	Period   string   `json:"period"`
+	Included Included `json:"included"`
+	// GraceSeconds is how long the plan applies when a period was not renewed.
+	GraceSeconds int64 `json:"grace_seconds"`
+	Accounts     int   `json:"accounts"`
+}
+
+// Included is what each paid period of a plan brings.
+type Included struct {
+	Tokens int64  `json:"tokens"`
+	Credit string `json:"credit"`
 }
 
 // ModelLimits bind the calls of an account for one model; null is not set.

@@ -46,6 +46,7 @@ func (s *service) usage(r *http.Request) (any, error) {
 		total.PromptTokens += u.PromptTokens
 		total.CachedTokens += u.CachedTokens
 		total.CompletionTokens += u.CompletionTokens
+		total.PlanTokens += u.PlanTokens
 		total.Charge += u.Charge
 		total.WrittenOff += u.WrittenOff
 	}
@@ -56,7 +57,7 @@ func (s *service) usage(r *http.Request) (any, error) {
 func usageView(u ledger.Usage) Usage {
 	return Usage{
 		Group: u.Group, Calls: u.Calls, PromptTokens: u.PromptTokens, CachedTokens: u.CachedTokens,
-		CompletionTokens: u.CompletionTokens, Charge: u.Charge.String(), WrittenOff: u.WrittenOff.String(),
+		CompletionTokens: u.CompletionTokens, PlanTokens: u.PlanTokens, Charge: u.Charge.String(), WrittenOff: u.WrittenOff.String(),
 	}
 }
 
@@ -85,7 +86,7 @@ func (s *service) statement(r *http.Request) (any, error) {
 		balance += l.Amount
 		out.Lines = append(out.Lines, StatementLine{
 			At: l.At, Kind: l.Kind, Text: l.Text, KeyID: l.KeyID, KeyName: names[l.KeyID], Model: l.Model, Calls: l.Usage.Calls,
-			PromptTokens: l.Usage.PromptTokens, CachedTokens: l.Usage.CachedTokens, CompletionTokens: l.Usage.CompletionTokens,
+			PromptTokens: l.Usage.PromptTokens, CachedTokens: l.Usage.CachedTokens, CompletionTokens: l.Usage.CompletionTokens, PlanTokens: l.Usage.PlanTokens,
 			Amount: l.Amount.String(), Balance: balance.String(),
 		})
 	}

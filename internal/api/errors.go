@@ -44,6 +44,9 @@ func toWire(err error) *wire.Error {
 		return wire.ContextLengthExceeded(e.Window, e.Tokens, e.AtLeast)
 	}
 	if e, ok := errors.AsType[*chat.OutputError](err); ok {
+		if e.Plan {
+			return wire.MaxTokensAbovePlan(e.Param, e.Given, e.Limit)
+		}
 		return wire.MaxTokensTooLarge(e.Param, e.Given, e.Limit)
 	}
 	if e, ok := errors.AsType[*chat.ShortError](err); ok {

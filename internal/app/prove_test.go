@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,7 +92,7 @@ func TestProve_LargeBooks(t *testing.T) {
 	o.patience = 1 // ns
 	r := start(t, o, out, errs)
 	errs.await(t, "books    large; not proved yet; they are proved again beside the calls")
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
 		p, err := r.rooms.db.LastProof(t.Context())
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("no proof: %v", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/admin"
@@ -19,24 +20,26 @@ import (
 	"github.com/parley-ai/parley/internal/payment"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/store"
+	"github.com/parley-ai/parley/internal/subscription"
 	"github.com/parley-ai/parley/internal/telemetry"
 )
 
 // rooms is everything on a data directory that needs no network and no weights.
 type rooms struct {
-	lock     *os.File
-	db       *store.DB
-	progress *store.Progress
-	ledger   *ledger.Ledger
-	recovery ledger.Recovery
-	accounts *account.Directory
-	keys     *apikey.Keyring
-	gate     *member.Gate
-	tokens   *apikey.Tokens
-	catalog  *catalog.Catalog
-	repeats  *idempotency.Room
-	payments *payment.Room      // nil without
-	metrics  *telemetry.Metrics // nil measures nothing
+	lock          *os.File
+	db            *store.DB
+	progress      *store.Progress
+	ledger        *ledger.Ledger
+	recovery      ledger.Recovery
+	accounts      *account.Directory
+	subscriptions *account.Subscriptions
+	keys          *apikey.Keyring
+	gate          *member.Gate
+	tokens        *apikey.Tokens
+	catalog       *catalog.Catalog
+	repeats       *idempotency.Room
+	payments      *payment.Room      // nil without
+	metrics       *telemetry.Metrics // nil measures nothing
 }
 
 // openRooms locks dir, which is prepared, and opens its rooms. The caller closes them.
@@ -86,6 +89,12 @@ func openRooms(ctx context.Context, c *config.Config, dir string, m *telemetry.M
 	if err = r.accounts.Load(ctx); err != nil {
 		return r, err
 	}
+	// After a long stop a period may have ended, and another begun, before the first call.
+	// Trouble with a single one is told by the server, which tries again.
+	r.subscriptions = account.NewSubscriptions(r.accounts, r.ledger)
+	if _, err = r.subscriptions.Due(ctx, time.Now()); errors.Is(err, ledger.ErrUnavailable) {
+		return r, fmt.Errorf("the subscriptions cannot be brought up to date: %w", err)
+	}
 	r.keys = apikey.NewKeyring(r.db, r.accounts)
 	r.gate = member.NewGate(r.db)
 	r.tokens = apikey.NewTokens(r.db)
@@ -118,7 +127,7 @@ func (r *rooms) close() error {
 func (r *rooms) api(status func() admin.Status, engines func() []admin.Engine) http.Handler {
 	config := admin.Config{
 		Accounts: countedAccounts{r.accounts, r.metrics}, Keys: countedKeys{r.keys, r.metrics},
-		Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Gate: r.gate, Status: status, Engines: engines, Explain: r.explain(), Tokens: r.tokens,
+		Subscriptions: r.subscriptions, Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Gate: r.gate, Status: status, Engines: engines, Explain: r.explain(), Tokens: r.tokens,
 	}
 	if r.payments != nil {
 		config.Payments = r.payments
@@ -145,8 +154,13 @@ func offer(c *config.Config) (models []catalog.Model, plans []account.Plan) {
 		}
 		models = append(models, v)
 	}
-	for _, p := range c.Plans {
-		v := account.Plan{ID: p.ID, RPM: p.RPM, TPM: p.TPM, Concurrency: p.Concurrency}
+	for i, p := range c.Plans {
+		v := account.Plan{ID: p.ID, RPM: p.RPM, TPM: p.TPM, Concurrency: p.Concurrency, MaxOutput: p.MaxOutput, Rank: i}
+		v.Terms = subscription.Terms{Tokens: p.Included.Tokens, Credit: p.Included.Credit, Grace: p.Grace}
+		// A plan of which nothing is said but the month keeps its version.
+		if every, err := subscription.ParseInterval(p.Period); err == nil && every != subscription.Month {
+			v.Terms.Interval = every
+		}
 		for _, l := range p.Limits {
 			if v.ModelLimits == nil {
 				v.ModelLimits = map[string]ratelimit.Limits{}

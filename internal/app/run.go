@@ -70,6 +70,7 @@ func (a *App) Run(ctx context.Context) error {
 	group.Go(func() { a.watchDisk(rest) })
 	group.Go(func() { a.sweepLimits(rest) })
 	group.Go(func() { a.expireCredit(rest) })
+	group.Go(func() { a.turnPeriods(rest) })
 	group.Go(func() { a.proveBooks(rest) })
 	group.Go(func() { a.sweepKeys(rest) })
 	if hooks := endpoints(a.config); len(hooks) > 0 {

@@ -22,7 +22,7 @@ type Action string
 // The actions that are recorded.
 const (
 	AccountCreate Action = "account.create"
-	AccountUpdate Action = "account.update" // plan, status or subscription
+	AccountUpdate Action = "account.update" // plan or status
 	CreditGrant   Action = "credit.grant"
 	CreditAdjust  Action = "credit.adjust"
 	CreditRefund  Action = "credit.refund"
@@ -32,6 +32,9 @@ const (
 	KeyRevoke     Action = "key.revoke"
 	TokenCreate   Action = "token.create" // of an operator
 	TokenRevoke   Action = "token.revoke"
+	CodeCreate    Action = "code.create"
+	CodeRevoke    Action = "code.revoke"
+	CodeRedeem    Action = "code.redeem"    // the code has become credit of an account
 	PlanVersion   Action = "plan.version"   // the configuration has another plan
 	PriceVersion  Action = "price.version"  // the configuration has another price
 	WebhookUpdate Action = "webhook.update" // the configuration has other endpoints
@@ -48,6 +51,9 @@ const (
 	MemberSignIn  Action = "member.sign_in"
 	SessionEnd    Action = "session.end"
 )
+
+// Subscription is the action of a change of a subscription, such as "renew".
+func Subscription(what string) Action { return Action("subscription." + what) }
 
 // Entry is one change. Before and After are JSON, or empty where there was or is nothing.
 type Entry struct {

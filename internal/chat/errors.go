@@ -14,7 +14,8 @@ var (
 	ErrPlan     = errors.New("the plan does not have the model")
 	ErrKey      = errors.New("the key does not have the model")
 	ErrNoCredit = errors.New("no credit")
-	// ErrSubscription is an account without credit whose subscription has ended.
+	// ErrSubscription is an account without credit whose subscription has ended, or was
+	// not renewed.
 	ErrSubscription = errors.New("the subscription has ended")
 	// ErrClientGone means that the caller left before the end of the answer.
 	ErrClientGone = errors.New("the caller has gone")
@@ -54,14 +55,16 @@ func (e *ContextError) Error() string {
 	return fmt.Sprintf("prompt of %d tokens, context window %d", e.Tokens, e.Window)
 }
 
-// OutputError is an output limit above what the model can write.
+// OutputError is an output limit above what the model, or with Plan the caller's plan, lets
+// an answer have.
 type OutputError struct {
 	Param        string
 	Given, Limit int
+	Plan         bool
 }
 
 func (e *OutputError) Error() string {
-	return fmt.Sprintf("%s is %d, the model writes at most %d", e.Param, e.Given, e.Limit)
+	return fmt.Sprintf("%s is %d, an answer has at most %d", e.Param, e.Given, e.Limit)
 }
 
 // ShortError is room for an answer that what was asked for does not fit in. Param is ""

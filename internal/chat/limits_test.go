@@ -11,6 +11,7 @@ import (
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/ratelimit"
+	"github.com/parley-ai/parley/internal/subscription"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 	"github.com/parley-ai/parley/internal/wire"
@@ -343,7 +344,7 @@ func TestSubscriptionEnded(t *testing.T) {
 		want  error
 	}{{time.Time{}, chat.ErrNoCredit}, {time.Now().Add(time.Hour), chat.ErrNoCredit}, {time.Now().Add(-time.Hour), chat.ErrSubscription}} {
 		a := *l.caller.Account
-		a.Subscription = account.Subscription{Plan: "p", Until: tt.until}
+		a.Subscription = subscription.Subscription{Plan: "p", Until: tt.until}
 		l.caller.Account = &a
 		if _, err := l.Complete(t.Context(), l.call(false), &recorder{}); !errors.Is(err, tt.want) {
 			t.Errorf("subscription until %v: %v, want %v", tt.until, err, tt.want)

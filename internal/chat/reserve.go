@@ -7,11 +7,11 @@ import (
 	"math"
 	"time"
 
-	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/ratelimit"
+	"github.com/parley-ai/parley/internal/subscription"
 	"github.com/parley-ai/parley/internal/wire"
 )
 
@@ -29,17 +29,15 @@ func (r *run) reserve() error {
 	output, least = output*r.call.Request.N, least*r.call.Request.N
 	s, who := r.service, r.call.Caller
 	balance := s.Ledger.Balance(who.Account.ID)
-	if balance.Balance() <= 0 && !r.model.Price.Free() {
+	included := balance.Tokens.Available()
+	if balance.Balance() <= 0 && balance.Tokens.Balance() <= 0 && !r.model.Price.Free() {
 		r.emit.Limits(s.Limiter.Peek(r.call.Now, r.claim(0)))
-		if who.Account.Subscription.Status(r.call.Now) == account.SubscriptionExpired {
-			return ErrSubscription
-		}
-		return ErrNoCredit
+		return r.penniless()
 	}
 	budget, room := who.Budget, balance.Available()
 	if budget.ID != "" {
 		spending := s.Ledger.Spending(who.Account.ID, r.budget())
-		if spending.Spent >= budget.Amount && !r.model.Price.Free() {
+		if spending.Spent >= budget.Amount && included == 0 && !r.model.Price.Free() {
 			r.emit.Limits(s.Limiter.Peek(r.call.Now, r.claim(0)))
 			return r.exhausted(prompt, least, spending)
 		}
@@ -48,11 +46,11 @@ func (r *run) reserve() error {
 	slice := 0
 	if r.call.Request.MaxTokens == 0 {
 		output = max(least, min(output, underLimit(who.Plan.TPM, prompt), underLimit(who.KeyLimits.Tokens, prompt), underLimit(who.Plan.ModelLimits[r.model.ID].Tokens, prompt)))
-		paid := fits(r.model.Price, prompt, room)
+		paid := ledger.Fits(r.model.Price, prompt, included, room)
 		if r.endless() && paid >= s.slice()*r.call.Request.N {
 			slice = s.slice() * r.call.Request.N
 		} else {
-			// What credit will not pay for need not be claimed from the limits either.
+			// What is not paid for need not be claimed from the limits either.
 			output = max(least, min(output, paid))
 		}
 	}
@@ -104,6 +102,15 @@ func (r *run) endless() bool {
 	return r.call.Request.Stream && !r.promised() && len(r.call.Request.Tools) == 0
 }
 
+// penniless refuses a caller who has neither credit nor included tokens.
+func (r *run) penniless() error {
+	switch r.call.Caller.Account.Subscription.Status(r.call.Now) {
+	case subscription.None, subscription.Active:
+		return ErrNoCredit
+	}
+	return ErrSubscription
+}
+
 // budget is what the ledger has to know of the key's.
 func (r *run) budget() ledger.Budget {
 	b := r.call.Caller.Budget
@@ -129,7 +136,7 @@ func (r *run) short(err error, prompt int) error {
 	} else {
 		return err
 	}
-	e.Fits = fits(r.model.Price, prompt, e.Available) / r.call.Request.N
+	e.Fits = ledger.Fits(r.model.Price, prompt, e.Tokens, e.Available) / r.call.Request.N
 	return e
 }
 
@@ -149,10 +156,14 @@ func (r *run) bound() (prompt, output, least int, err error) {
 	} else if room <= 0 {
 		return 0, 0, 0, &ContextError{Window: m.ContextWindow, Tokens: prompt, AtLeast: room < 0}
 	}
-	if req.MaxTokens > m.MaxOutput {
-		return 0, 0, 0, &OutputError{Param: req.MaxTokensParam, Given: req.MaxTokens, Limit: m.MaxOutput}
+	most, plan := m.MaxOutput, r.call.Caller.Plan.MaxOutput
+	if plan > 0 && plan < most {
+		most = plan
 	}
-	output = min(m.MaxOutput, room)
+	if req.MaxTokens > most {
+		return 0, 0, 0, &OutputError{Param: req.MaxTokensParam, Given: req.MaxTokens, Limit: most, Plan: most < m.MaxOutput}
+	}
+	output = min(most, room)
 	if req.MaxTokens > 0 {
 		output = min(req.MaxTokens, output)
 		least = output
@@ -163,18 +174,6 @@ func (r *run) bound() (prompt, output, least int, err error) {
 		return 0, 0, 0, &ShortError{Param: req.MaxTokensParam, Given: output, Least: counted.Least}
 	}
 	return prompt, output, least, nil
-}
-
-// fits is the longest answer that available pays for after the prompt.
-func fits(p money.Price, prompt int, available money.Amount) int {
-	base, err := p.Cost(money.Tokens{Prompt: prompt})
-	switch {
-	case err != nil || base > available:
-		return 0
-	case p.Output == 0: // credit does not bound it
-		return math.MaxInt
-	}
-	return int((available - base) / p.Output)
 }
 
 // underLimit is the longest answer that a limit on tokens lets in after the prompt.

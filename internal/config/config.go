@@ -101,6 +101,23 @@ type Plan struct {
 	Concurrency int64
 	// Limits are those of single models, in addition, in the order of the file.
 	Limits []ModelLimit
+	// MaxOutput is the most tokens of one answer, beside what its model allows.
+	MaxOutput int
+	// Period is how long a paid period of a subscription lasts: month, year or a number
+	// of days as 30d. Empty is month.
+	Period string
+	// Included is what each period brings.
+	Included Included
+	// Grace is how long the plan goes on applying when a period was not renewed. Default
+	// none.
+	Grace time.Duration
+}
+
+// Included is what a paid period includes. It is used before credit that was bought, and
+// what is left of it ends with the period.
+type Included struct {
+	Tokens int64 // of any model of the plan
+	Credit money.Amount
 }
 
 // ModelLimit binds the calls of an account for one model. Zero means no limit.

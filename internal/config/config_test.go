@@ -119,7 +119,7 @@ func TestParse_Problems(t *testing.T) {
 		want                   []string
 	}{
 		{"unknown key near one", "listen:", "lisen:", []string{`1: unknown key "lisen". Did you mean "listen"?`}},
-		{"unknown key far from all", "id: free, rpm", "id: free, ratelimit", []string{`7: plan free: unknown key "ratelimit". Plans use id, rpm, tpm, concurrency, limits.`}},
+		{"unknown key far from all", "id: free, rpm", "id: free, ratelimit", []string{`7: plan free: unknown key "ratelimit". Plans use id, rpm, tpm, concurrency, limits, max_output, period, included, grace.`}},
 		{"duplicate key", "data: books\n", "data: books\nlisten: :1\n", []string{`3: key "listen" appears twice, first on line 1.`}},
 		{"duplicate id", "- {id: pro, limits: {svc-pulse: {rpm: 5, tpm: 6000}}}", "- {id: free}", []string{`8: plan free is defined twice, first on line 7.`, `19: model svc-pulse: no plan is called "pro". Defined: free.`}},
 		{"variable not set", "127.0.0.1:9090", "${NOWHERE}", []string{`1: listen: the environment variable NOWHERE is not set.`}},

@@ -181,6 +181,10 @@ func (r *reader) plan(n *yaml.Node, c *Config, s *section) {
 		{"tpm", r.integer(where+"tpm", 0, &p.TPM)},
 		{"concurrency", r.integer(where+"concurrency", 0, &p.Concurrency)},
 		{"limits", func(v *yaml.Node) { r.modelLimits(v, where, &p, s) }},
+		{"max_output", r.count(where+"max_output", 1, &p.MaxOutput)},
+		{"period", r.period(where+"period", &p.Period)},
+		{"included", func(v *yaml.Node) { r.included(v, where, &p.Included) }},
+		{"grace", r.duration(where+"grace", &p.Grace)},
 	})
 	s.plans = append(s.plans, n)
 	c.Plans = append(c.Plans, p)

@@ -23,7 +23,10 @@ type Webhook struct {
 
 // WebhookEvents are the kinds of events.
 func WebhookEvents() []string {
-	return []string{"credit.low", "budget.low", "budget.spent", "account.suspended", "account.activated", "subscription.changed", "ledger.unbalanced"}
+	return []string{
+		"credit.low", "budget.low", "budget.spent", "account.suspended", "account.activated",
+		"subscription.changed", "subscription.renewed", "subscription.past_due", "subscription.ended", "ledger.unbalanced",
+	}
 }
 
 // leastSecret is how short a secret may be: anyone can try to guess it.

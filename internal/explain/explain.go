@@ -140,7 +140,7 @@ func (r *Room) refused(f refusal.Record, now time.Time) Explained {
 		}
 	case wire.RuleSubscription:
 		if x.Account != nil {
-			with.Until = x.Account.Subscription.Until
+			with.Until = x.Account.Subscription.LastsUntil()
 		}
 	case wire.RulePlan, wire.RuleModel:
 		r.offer(&with, f.Model, now)

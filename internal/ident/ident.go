@@ -14,17 +14,19 @@ import (
 
 // Prefixes of ids.
 const (
-	Account    = "acct_"
-	Key        = "key_"
-	Grant      = "grant_"
-	Budget     = "budget_"
-	Debit      = "debit_"
-	Token      = "optoken_"
-	Member     = "mem_"
-	Session    = "sess_"
-	Link       = "link_"
-	Request    = "req_"
-	Completion = "chatcmpl-"
+	Account      = "acct_"
+	Key          = "key_"
+	Grant        = "grant_"
+	Budget       = "budget_"
+	Debit        = "debit_"
+	Token        = "optoken_"
+	Member       = "mem_"
+	Session      = "sess_"
+	Link         = "link_"
+	Subscription = "sub_"
+	Code         = "code_"
+	Request      = "req_"
+	Completion   = "chatcmpl-"
 )
 
 // crockford is the base 32 alphabet of Crockford in lower case: it sorts as its values do.

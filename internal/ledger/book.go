@@ -7,50 +7,48 @@ import (
 	"github.com/parley-ai/parley/internal/money"
 )
 
-// book is one account in memory. At every moment posted + held <= granted.
+// book is one account in memory.
 type book struct {
-	mu        sync.Mutex
-	granted   money.Amount
-	announced money.Amount // grants on their way to the disk: not to be spent yet
-	posted    money.Amount
-	held      money.Amount
-	expiring  money.Amount // of grants that have ended, to be taken when holds resolve
-	running   map[*Hold]struct{}
+	mu      sync.Mutex
+	pools   [2]pool // by their units
+	running map[*Hold]struct{}
 }
 
-// reserve sets aside what h needs, of the account and of h's budget. When the whole is
-// not there, the output shrinks to what is, but not below least tokens.
+// reserve sets aside what h needs: included tokens first, and credit of the account and
+// of h's budget for the rest. When the whole is not there, the output shrinks to what
+// is, but not below least tokens.
 func (b *book) reserve(h *Hold, least int) error {
 	price, prompt := h.receipt.Price, h.receipt.PromptTokens
-	need, err := price.Cost(money.Tokens{Prompt: prompt, Completion: h.receipt.OutputLimit})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	tokens := int(min(b.pools[Tokens].available(), math.MaxInt32))
+	need, err := cover(price, money.Tokens{Prompt: prompt, Completion: h.receipt.OutputLimit}, tokens)
 	if err != nil {
 		return err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	available, left := b.available(), money.Amount(math.MaxInt64)
+	available, left := b.pools[Credit].available(), money.Amount(math.MaxInt64)
 	if h.spending != nil {
 		left = h.spending.Left(h.receipt.Budget.Amount)
 	}
-	if need > min(available, left) {
-		floor, err := price.Cost(money.Tokens{Prompt: prompt, Completion: least})
+	if need.cost > min(available, left) {
+		floor, err := cover(price, money.Tokens{Prompt: prompt, Completion: least}, tokens)
 		if err != nil {
 			return err
 		}
-		if floor > available {
-			return &InsufficientError{Need: floor, Available: available, Held: b.held}
+		if floor.cost > available {
+			return &InsufficientError{Need: floor.cost, Available: available, Held: b.pools[Credit].held, Tokens: int64(tokens)}
 		}
-		if floor > left {
-			return &BudgetError{InsufficientError{Need: floor, Available: left, Held: h.spending.Held}}
+		if floor.cost > left {
+			return &BudgetError{InsufficientError{Need: floor.cost, Available: left, Held: h.spending.Held, Tokens: int64(tokens)}}
 		}
-		// floor <= min(available, left) < need, so the output price is above 0.
-		spare := (min(available, left) - floor) / price.Output
-		h.receipt.OutputLimit = least + int(spare)
-		need = floor + spare*price.Output
+		// The floor is paid for and the whole is not, so the output price is above 0.
+		h.receipt.OutputLimit = max(least, Fits(price, prompt, int64(tokens), min(available, left)))
+		if need, err = cover(price, money.Tokens{Prompt: prompt, Completion: h.receipt.OutputLimit}, tokens); err != nil {
+			return err
+		}
 	}
-	h.receipt.Hold = need
-	b.held += need
-	h.spending.hold(need)
+	h.receipt.Hold, h.receipt.PlanTokens = need.cost, need.tokens
+	b.hold(h, need.cost, need.tokens)
 	if b.running == nil {
 		b.running = map[*Hold]struct{}{}
 	}
@@ -58,56 +56,55 @@ func (b *book) reserve(h *Hold, least int) error {
 	return nil
 }
 
-// price returns what of cost is charged: all of it, or, when it exceeds the hold,
-// what the hold and the rest of the balance, and of the budget, pay.
-func (b *book) price(h *Hold, cost money.Amount) (charge, writtenOff money.Amount) {
-	hold := h.receipt.Hold
-	if cost <= hold {
-		return cost, 0
-	}
+// hold sets aside more for h. The caller has locked b.
+func (b *book) hold(h *Hold, credit money.Amount, tokens int) {
+	b.pools[Credit].held += credit
+	b.pools[Tokens].held += money.Amount(tokens)
+	h.spending.hold(credit)
+}
+
+// price says what of t, which costs more than h holds, is paid for: by what h holds, by
+// more included tokens, and by what is left of the balance and of the budget. That is set
+// aside, so that nobody else spends it before the charge is posted.
+func (b *book) price(h *Hold, t money.Tokens) (paid covered, writtenOff money.Amount, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	extra := min(cost-hold, b.available())
+	r := &h.receipt
+	most := r.PlanTokens + int(min(b.pools[Tokens].available(), math.MaxInt32))
+	due, err := cover(r.Price, t, most)
+	if err != nil {
+		return due, 0, err
+	}
+	extra := min(max(0, due.cost-r.Hold), b.pools[Credit].available())
 	if h.spending != nil {
-		extra = min(extra, h.spending.Left(h.receipt.Budget.Amount))
+		extra = min(extra, h.spending.Left(r.Budget.Amount))
 	}
-	b.held += extra // so that nobody else spends it before the charge is posted
-	h.spending.hold(extra)
-	return hold + extra, cost - hold - extra
+	b.hold(h, extra, max(0, due.tokens-r.PlanTokens))
+	charge := min(due.cost, r.Hold+extra)
+	return covered{due.tokens, charge}, due.cost - charge, nil
 }
 
-// available is what a call may hold. The caller has locked b.
-func (b *book) available() money.Amount { return max(0, b.granted-b.posted-b.held-b.expiring) }
-
-// post ends h: its hold is released and charge is spent. It reports whether something
-// waits for that to expire.
-func (b *book) post(h *Hold, held, charge money.Amount) (expiring bool) {
+// post ends h: what it holds is released and what was charged is spent. It reports
+// whether something waits for that to expire.
+func (b *book) post(h *Hold, held, charged covered) (expiring bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.held -= held
-	b.posted += charge
-	h.spending.post(held, charge)
+	b.pools[Credit].post(held.cost, charged.cost)
+	b.pools[Tokens].post(money.Amount(held.tokens), money.Amount(charged.tokens))
+	h.spending.post(held.cost, charged.cost)
 	delete(b.running, h)
-	return b.expiring > 0
+	return b.pools[Credit].expiring > 0 || b.pools[Tokens].expiring > 0
 }
 
-// setAside takes at most most out of what calls may hold.
-func (b *book) setAside(most money.Amount) money.Amount {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := min(most, b.granted-b.posted-b.held)
-	b.held += n
-	return n
-}
-
-// take sets aside n for a debit.
+// take sets aside n of the credit for a debit.
 func (b *book) take(n money.Amount) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if available := b.available(); n > available {
-		return &InsufficientError{Need: n, Available: available, Held: b.held}
+	p := &b.pools[Credit]
+	if available := p.available(); n > available {
+		return &InsufficientError{Need: n, Available: available, Held: p.held}
 	}
-	b.held += n
+	p.held += n
 	return nil
 }
 
@@ -115,45 +112,50 @@ func (b *book) take(n money.Amount) error {
 func (b *book) spend(n money.Amount) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.held -= n
-	b.posted += n
+	b.pools[Credit].post(n, n)
 }
 
-// expire ends what setAside began: taken of it is gone, and left shall follow.
-func (b *book) expire(aside, taken, left money.Amount) {
+func (b *book) setAside(u Unit, most money.Amount) money.Amount {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.held -= aside
-	b.granted -= taken
-	b.expiring = left
+	return b.pools[u].setAside(most)
 }
 
-// announce makes sure that a grant on its way cannot overflow the account.
-func (b *book) announce(a money.Amount) error {
+func (b *book) expire(u Unit, aside, taken, left money.Amount) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	sum, err1 := b.granted.Add(b.announced)
-	_, err2 := sum.Add(a)
-	if err1 != nil || err2 != nil {
-		return ErrAmount
+	b.pools[u].expire(aside, taken, left)
+}
+
+// announce makes room for grants on their way, or for none of them.
+func (b *book) announce(credit, tokens money.Amount) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.pools[Credit].announce(credit); err != nil {
+		return err
 	}
-	b.announced += a
+	if err := b.pools[Tokens].announce(tokens); err != nil {
+		b.pools[Credit].grant(credit, false)
+		return err
+	}
 	return nil
 }
 
-func (b *book) grant(a money.Amount, added bool) {
+func (b *book) grant(credit, tokens money.Amount, added bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.announced -= a
-	if added {
-		b.granted += a
-	}
+	b.pools[Credit].grant(credit, added)
+	b.pools[Tokens].grant(tokens, added)
 }
 
 func (b *book) balance() Balance {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Balance{Granted: b.granted, Posted: b.posted, Held: b.held, Expiring: b.expiring, Running: len(b.running)}
+	c, t := &b.pools[Credit], &b.pools[Tokens]
+	return Balance{
+		Granted: c.granted, Posted: c.posted, Held: c.held, Expiring: c.expiring, Running: len(b.running),
+		Tokens: TokenBalance{Granted: int64(t.granted), Posted: int64(t.posted), Held: int64(t.held), Expiring: int64(t.expiring)},
+	}
 }
 
 func (b *book) receipts() []Receipt {

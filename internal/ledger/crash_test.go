@@ -15,6 +15,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/subscription"
 )
 
 // crashDir, in the environment, makes the test binary the process that is killed.
@@ -37,6 +38,7 @@ func victim(dir string) {
 		panic(fmt.Sprint("no account: ", err))
 	}
 	account := totals[0].AccountID
+	go renew(b, account)
 	for w := range 32 {
 		go func() {
 			for {
@@ -47,6 +49,26 @@ func victim(dir string) {
 		}()
 	}
 	select {}
+}
+
+// monthly is what each period of the victims includes: less than they use of it.
+var monthly = subscription.Terms{Plan: "p", Tokens: 2000}
+
+// renew lets one paid period after the other begin and takes back what the last one has
+// left, on a calendar of its own.
+func renew(b *books, account string) {
+	s, err := b.db.Subscription(context.Background(), account)
+	for ; err == nil; <-time.After(2 * time.Millisecond) {
+		t, ok := s.Due(func(string) (subscription.Terms, bool) { return monthly, true }, s.End)
+		if !ok {
+			panic("a period has ended and nothing follows")
+		}
+		if err = b.Turn(context.Background(), t); err == nil {
+			s = t.Next
+			_, err = b.ExpireDue(context.Background(), s.Start)
+		}
+	}
+	panic(err)
 }
 
 // victims is the budget of most calls of a victim.
@@ -98,7 +120,7 @@ func TestKill(t *testing.T) {
 	}
 	dir := t.TempDir()
 	setup := open(t, dir, nil)
-	setup.account(t, 1_000_000*money.IU)
+	setup.include(t, setup.account(t, 1_000_000*money.IU), monthly.Tokens)
 	setup.stop()
 	var charges, parts, recovered int
 	for range points {
@@ -118,7 +140,11 @@ func TestKill(t *testing.T) {
 		check(t, dir, charged, delivered)
 		charges, parts = charges+len(charged), parts+len(delivered)
 	}
-	t.Logf("%d kills, %d answers and %d streams seen, %d streams recovered", points, charges, parts, recovered)
+	periods, included := plan(t, dir)
+	t.Logf("%d kills, %d answers and %d streams seen, %d streams recovered, %d periods, %d included tokens used", points, charges, parts, recovered, periods, included)
+	if included == 0 || periods < int64(points) {
+		t.Errorf("%d periods and %d included tokens prove little", periods, included)
+	}
 	if charges == 0 || recovered == 0 {
 		t.Errorf("%d answers and %d recoveries: the kills came too early to prove anything", charges, recovered)
 	}
@@ -175,6 +201,25 @@ func spentOf(t *testing.T, dir string) (sum money.Amount) {
 	return sum
 }
 
+// plan counts by plain SQL the periods, each of which must have its one grant, and the
+// included tokens used.
+func plan(t *testing.T, dir string) (periods, included int64) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "parley.db")+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var last, grants, granted, used int64
+	err = db.QueryRow(`SELECT (SELECT count(*) FROM subscription_period), (SELECT max(number) FROM subscription_period), (SELECT count(DISTINCT period) FROM token_grant WHERE amount = ?1),
+		(SELECT sum(amount) FROM token_grant) - (SELECT coalesce(sum(amount), 0) FROM token_expiry) - (SELECT tokens_granted FROM account),
+		(SELECT sum(plan_tokens) FROM charge), (SELECT tokens_posted FROM account)`, monthly.Tokens).Scan(&periods, &last, &grants, &granted, &included, &used)
+	if err != nil || last != periods || grants != periods || granted != 0 || included != used {
+		t.Errorf("%d periods, the last is %d, with %d grants; granted differs by %d; %d of the charges, %d of the account: %v", periods, last, grants, granted, included, used, err)
+	}
+	return periods, included
+}
+
 func check(t *testing.T, dir string, charged, delivered map[string]int64) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "parley.db")+"?mode=ro")
@@ -196,14 +241,14 @@ func check(t *testing.T, dir string, charged, delivered map[string]int64) {
 		}
 	}
 	for id, n := range delivered {
-		var tokens, amount int64
+		var tokens, amount, plan int64
 		var state string
-		if err := db.QueryRow(`SELECT completion_tokens, amount, state FROM charge WHERE id = ?`, id).Scan(&tokens, &amount, &state); err != nil {
+		if err := db.QueryRow(`SELECT completion_tokens, amount, state, plan_tokens FROM charge WHERE id = ?`, id).Scan(&tokens, &amount, &state, &plan); err != nil {
 			t.Errorf("%s showed %d tokens: %v", id, n, err)
 			continue
 		}
 		// Noted before it is shown: at most the one part that was on its way.
-		if state == string(ledger.Recovered) && tokens != n && tokens != n+1 || tokens < n || amount != 100+20*tokens {
+		if state == string(ledger.Recovered) && tokens != n && tokens != n+1 || tokens < n || amount != 100+20*tokens-10*min(plan, 10)-20*max(0, plan-10) {
 			t.Errorf("%s showed %d tokens; it is %s with %d tokens for %d", id, n, state, tokens, amount)
 		}
 	}

@@ -41,19 +41,25 @@ func (k Kind) Priority() int {
 // ErrExpiry means a grant that would end before it begins.
 var ErrExpiry = errors.New("a grant must expire in the future")
 
-// Grant is credit given to an account. A Source that was granted before adds nothing.
+// Grant is credit, or tokens that a plan includes, given to an account. A Source that was
+// granted before adds nothing.
 type Grant struct {
 	ID        string
 	AccountID string
 	Kind      Kind // empty is Prepaid
-	Amount    money.Amount
-	Priority  int // lower burns first; 0 is that of the kind
+	Unit      Unit
+	Amount    money.Amount // of its unit
+	Priority  int          // lower burns first; 0 is that of the kind
 	Note      string
 	Source    string // unique per account; empty for a grant that may repeat
 	RequestID string // of the charge that a Refund gives back
 	Actor     string // set by Grant
 	CreatedAt time.Time
 	ExpiresAt time.Time // zero is never
+	// Subscription and Period say which paid period includes it; empty for what an
+	// operator has granted.
+	Subscription string
+	Period       int64
 }
 
 // Granted says what became of a grant.
@@ -107,9 +113,11 @@ func compareExpiry(a, b time.Time) int {
 	return a.Compare(b)
 }
 
-// Expire takes back, at most Most, what is left of an account's grants that ended by Now.
+// Expire takes back, at most Most, what is left of an account's grants of a unit that
+// ended by Now.
 type Expire struct {
 	AccountID string
+	Unit      Unit
 	Now       time.Time
 	Most      money.Amount
 }
@@ -129,10 +137,10 @@ func (e *Expire) Take(grants []GrantBalance) (taken []money.Amount, left money.A
 	return taken, left
 }
 
-// Grant adds credit and returns when it is durable. The actor is that of ctx. It fails
-// with [ErrAmount], [ErrExpiry], [ErrAccount], [ErrRefunded] or [ErrUnavailable].
+// Grant adds credit and returns when it is durable. The actor is that of ctx. Tokens are
+// granted by [Ledger.Turn]. It fails with [ErrAmount], [ErrExpiry], [ErrAccount], [ErrRefunded] or [ErrUnavailable].
 func (l *Ledger) Grant(ctx context.Context, g Grant) (Granted, error) {
-	if g.Amount <= 0 || g.Amount > money.MaxAmount {
+	if g.Amount <= 0 || g.Amount > money.MaxAmount || g.Unit != Credit {
 		return Granted{}, ErrAmount
 	}
 	if g.Kind == "" {
@@ -147,11 +155,11 @@ func (l *Ledger) Grant(ctx context.Context, g Grant) (Granted, error) {
 	}
 	b := l.book(g.AccountID)
 	// The reservation of room keeps concurrent grants from overflowing together.
-	if err := b.announce(g.Amount); err != nil {
+	if err := b.announce(g.Amount, 0); err != nil {
 		return Granted{}, err
 	}
 	p := &pending{op: Op{Grant: &g}, done: make(chan struct{})}
-	p.apply = func(r Result) { b.grant(g.Amount, r.Applied) }
+	p.apply = func(r Result) { b.grant(g.Amount, 0, r.Applied) }
 	l.send(p, false)
 	l.wait(p) // not for ctx: the outcome of a change to the books is always learnt
 	if p.err != nil {
@@ -175,28 +183,43 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 // ExpireDue takes back what is left of the grants that have ended by t and returns when
 // the next one will, zero for none. What running calls hold is not touched: it is taken
 // when they have ended, and is not there for others. It may be called at any time, any
-// number of times, by one goroutine at a time. It fails with [ErrUnavailable].
+// number of times. It fails with [ErrUnavailable].
 func (l *Ledger) ExpireDue(ctx context.Context, t time.Time) (next time.Time, err error) {
-	accounts, next, err := l.store.Expiring(ctx, t)
-	if err != nil {
-		return next, err
-	}
-	// Calls may have burned what was waited for, and the store sees nothing left of it.
-	l.expiring.Range(func(id, _ any) bool {
-		accounts = append(accounts, id.(string))
-		return true
-	})
-	slices.Sort(accounts)
-	for _, id := range slices.Compact(accounts) {
-		if err := l.expire(ctx, id, t); err != nil {
+	l.taking.Lock()
+	defer l.taking.Unlock()
+	for _, u := range []Unit{Credit, Tokens} {
+		accounts, after, err := l.store.Expiring(ctx, u, t)
+		if err != nil {
 			return next, err
+		}
+		if next.IsZero() || !after.IsZero() && after.Before(next) {
+			next = after
+		}
+		// Calls may have burned what was waited for, and the store sees nothing left of it.
+		l.expiring.Range(func(key, _ any) bool {
+			if w := key.(waiting); w.unit == u {
+				accounts = append(accounts, w.accountID)
+			}
+			return true
+		})
+		slices.Sort(accounts)
+		for _, id := range slices.Compact(accounts) {
+			if err := l.expire(ctx, id, u, t); err != nil {
+				return next, err
+			}
 		}
 	}
 	return next, nil
 }
 
-func (l *Ledger) expire(ctx context.Context, accountID string, t time.Time) error {
-	grants, err := l.store.Grants(ctx, accountID)
+// waiting is what of an account expires when running calls have ended.
+type waiting struct {
+	accountID string
+	unit      Unit
+}
+
+func (l *Ledger) expire(ctx context.Context, accountID string, u Unit, t time.Time) error {
+	grants, err := l.store.GrantsOf(ctx, accountID, u)
 	if err != nil {
 		return err
 	}
@@ -207,14 +230,14 @@ func (l *Ledger) expire(ctx context.Context, accountID string, t time.Time) erro
 		}
 	}
 	b := l.book(accountID)
-	aside := b.setAside(most)
-	p := &pending{op: Op{Expire: &Expire{AccountID: accountID, Now: t, Most: aside}}, done: make(chan struct{})}
+	aside := b.setAside(u, most)
+	p := &pending{op: Op{Expire: &Expire{AccountID: accountID, Unit: u, Now: t, Most: aside}}, done: make(chan struct{})}
 	p.apply = func(r Result) {
-		b.expire(aside, r.Amount, r.Left)
+		b.expire(u, aside, r.Amount, r.Left)
 		if r.Left > 0 {
-			l.expiring.Store(accountID, nil)
+			l.expiring.Store(waiting{accountID, u}, nil)
 		} else {
-			l.expiring.Delete(accountID)
+			l.expiring.Delete(waiting{accountID, u})
 		}
 	}
 	l.send(p, false)

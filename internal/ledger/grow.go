@@ -1,6 +1,10 @@
 package ledger
 
-import "github.com/parley-ai/parley/internal/money"
+import (
+	"math"
+
+	"github.com/parley-ai/parley/internal/money"
+)
 
 // growth is how the hold of a stream that has no end yet becomes larger. The zero value
 // is a hold that covers everything from the beginning.
@@ -67,29 +71,37 @@ func (h *Hold) extend(tokens int) error {
 }
 
 // extend makes h cover want tokens, or as many as are paid for, but at least least and
-// more than before.
+// more than before. What is paid for is asked of the whole call: included tokens that
+// have become free pay for its prompt first, as they will when it is charged.
 func (b *book) extend(h *Hold, want, least int) error {
 	r := &h.receipt
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	least = max(least, r.OutputLimit+1)
-	available := b.available()
-	spare := available / r.Price.Output
-	floor := money.Amount(least-r.OutputLimit) * r.Price.Output
-	if floor > available {
-		return &InsufficientError{Need: floor, Available: available, Held: b.held}
+	free := min(b.pools[Tokens].available(), math.MaxInt32)
+	tokens := r.PlanTokens + int(free)
+	whole := func(output int) (covered, error) {
+		return cover(r.Price, money.Tokens{Prompt: r.PromptTokens, Completion: output}, tokens)
 	}
+	available, left := b.pools[Credit].available(), money.Amount(math.MaxInt64)
 	if h.spending != nil {
-		left := h.spending.Left(r.Budget.Amount)
-		if floor > left {
-			return &BudgetError{InsufficientError{Need: floor, Available: left, Held: h.spending.Held}}
-		}
-		spare = min(spare, left/r.Price.Output)
+		left = h.spending.Left(r.Budget.Amount)
 	}
-	more := min(spare, money.Amount(want-r.OutputLimit))
-	r.OutputLimit += int(more)
-	r.Hold += more * r.Price.Output
-	b.held += more * r.Price.Output
-	h.spending.hold(more * r.Price.Output)
+	floor, err := whole(least)
+	if err != nil {
+		return err
+	}
+	if more := floor.cost - r.Hold; more > available {
+		return &InsufficientError{Need: more, Available: available, Held: b.pools[Credit].held, Tokens: int64(free)}
+	} else if more > left {
+		return &BudgetError{InsufficientError{Need: more, Available: left, Held: h.spending.Held, Tokens: int64(free)}}
+	}
+	output := max(least, min(want, Fits(r.Price, r.PromptTokens, int64(tokens), r.Hold+min(available, left))))
+	need, err := whole(output)
+	if err != nil {
+		return err
+	}
+	b.hold(h, max(0, need.cost-r.Hold), need.tokens-r.PlanTokens)
+	r.OutputLimit, r.Hold, r.PlanTokens = output, max(r.Hold, need.cost), need.tokens
 	return nil
 }

@@ -59,8 +59,8 @@ type Hold struct {
 	resolved  bool
 }
 
-// Reserve sets aside credit for a whole call: its prompt and as much output as the
-// hold's OutputLimit says. Nothing is written. It fails with [*InsufficientError],
+// Reserve sets aside included tokens, then credit, for a whole call: its prompt and as
+// much output as the hold's OutputLimit says. Nothing is written. It fails with [*InsufficientError],
 // [*BudgetError] or [ErrUnavailable]; calls that cost nothing are never insufficient.
 func (l *Ledger) Reserve(c Call) (*Hold, error) {
 	if err := l.Available(); err != nil {
@@ -134,7 +134,8 @@ func (h *Hold) sofar() Receipt {
 	return r
 }
 
-// Settle charges what o used, at the price of the reservation, and returns when the
+// Settle charges what o used, the included tokens of the hold first and the rest at the
+// price of the reservation, and returns when the
 // charge is durable: only then may the end of the answer be released. The rest of the
 // hold returns to the account. It fails with [ErrUnavailable] or [ErrResolved].
 func (h *Hold) Settle(o Outcome) (Receipt, error) {
@@ -143,13 +144,16 @@ func (h *Hold) Settle(o Outcome) (Receipt, error) {
 	if h.resolved { // before anything beyond the hold is set aside for it
 		return r, fmt.Errorf("%w: %s", ErrResolved, r.RequestID)
 	}
-	cost, err := r.Price.Cost(r.Tokens())
+	held := covered{h.receipt.PlanTokens, h.receipt.Hold}
+	charged, err := cover(r.Price, r.Tokens(), held.tokens)
+	if err == nil && charged.cost > held.cost {
+		charged, r.WrittenOff, err = h.book.price(h, r.Tokens())
+		held = covered{max(held.tokens, charged.tokens), max(held.cost, charged.cost)}
+	}
 	if err != nil {
 		return r, fmt.Errorf("charge of %s: %w", r.RequestID, err)
 	}
-	held := r.Hold
-	r.Charge, r.WrittenOff = h.book.price(h, cost)
-	held = max(held, r.Charge)
+	r.Charge, r.PlanTokens = charged.cost, charged.tokens
 	p, err := h.resolve(&r, held)
 	if err != nil {
 		return r, err
@@ -163,8 +167,8 @@ func (h *Hold) Settle(o Outcome) (Receipt, error) {
 func (h *Hold) Void(o Outcome) error {
 	o.PromptTokens, o.CachedTokens, o.CompletionTokens, o.UsageSource = 0, 0, 0, UsageNone
 	r := h.finish(o)
-	r.State = Voided
-	_, err := h.resolve(&r, r.Hold)
+	r.State, r.PlanTokens = Voided, 0
+	_, err := h.resolve(&r, covered{h.receipt.PlanTokens, h.receipt.Hold})
 	return err
 }
 
@@ -181,7 +185,7 @@ func (h *Hold) finish(o Outcome) Receipt {
 // resolve sends the end of the call to the disk. The books in memory follow the
 // commit, so that nobody spends what a crash would still charge; what was not charged
 // needs no such care.
-func (h *Hold) resolve(r *Receipt, held money.Amount) (*pending, error) {
+func (h *Hold) resolve(r *Receipt, held covered) (*pending, error) {
 	if h.resolved {
 		return nil, fmt.Errorf("%w: %s", ErrResolved, r.RequestID)
 	}
@@ -193,7 +197,7 @@ func (h *Hold) resolve(r *Receipt, held money.Amount) (*pending, error) {
 			return
 		}
 		if r.State != Voided {
-			h.end(held, r.Charge)
+			h.end(held, covered{r.PlanTokens, r.Charge})
 		}
 		if h.slot != nil {
 			h.slot.Release()
@@ -203,14 +207,14 @@ func (h *Hold) resolve(r *Receipt, held money.Amount) (*pending, error) {
 	if r.State == Voided {
 		// Only now, so that a hold that takes this credit is behind it in the queue and
 		// the rows never hold more than was granted.
-		h.end(held, 0)
+		h.end(held, covered{})
 	}
 	return p, nil
 }
 
 // end brings the book up to date with the end of the call.
-func (h *Hold) end(held, charge money.Amount) {
-	if h.book.post(h, held, charge) {
+func (h *Hold) end(held, charged covered) {
+	if h.book.post(h, held, charged) {
 		h.ledger.lookForExpiry()
 	}
 }

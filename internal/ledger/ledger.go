@@ -42,6 +42,7 @@ type InsufficientError struct {
 	Need      money.Amount // what the smallest acceptable answer would hold
 	Available money.Amount // what could be held
 	Held      money.Amount // what running calls hold
+	Tokens    int64        // included ones that could be held, which Need leaves out
 }
 
 func (e *InsufficientError) Error() string {
@@ -57,6 +58,8 @@ type Op struct {
 	// Expire takes back what was not used in time.
 	Expire *Expire
 	Debit  *Debit
+	Turn   *Turned
+	Redeem *Redemption
 }
 
 // Result says what an Op did. Applied is false for a Grant or Close that was there before.
@@ -70,8 +73,9 @@ type Result struct {
 
 // Totals are the books of one account at rest.
 type Totals struct {
-	AccountID       string
-	Granted, Posted money.Amount
+	AccountID                   string
+	Granted, Posted             money.Amount
+	TokensGranted, TokensPosted int64
 }
 
 // Store keeps the books. Commit applies all ops or none, in one transaction that is
@@ -83,14 +87,16 @@ type Store interface {
 	Budgets(ctx context.Context) ([]BudgetTotal, error)
 	OpenHolds(ctx context.Context) ([]Receipt, error)
 	Commit(ctx context.Context, ops []Op) ([]Result, error)
-	// Grants returns all grants of the account in the order in which they burn, up to
-	// date with what is posted.
-	Grants(ctx context.Context, accountID string) ([]GrantBalance, error)
+	// GrantsOf returns all grants of a unit of the account in the order in which they
+	// burn, up to date with what is posted.
+	GrantsOf(ctx context.Context, accountID string, u Unit) ([]GrantBalance, error)
 	// Charged returns the charge of a call that has ended. It fails with [ErrNoCharge].
 	Charged(ctx context.Context, requestID string) (Charged, error)
-	// Expiring returns the accounts with grants that have ended by t, if something may
-	// be left of them, and when the next one ends.
-	Expiring(ctx context.Context, t time.Time) (accounts []string, next time.Time, err error)
+	// Expiring returns the accounts with grants of the unit that have ended by t, if
+	// something may be left of them, and when the next one ends.
+	Expiring(ctx context.Context, u Unit, t time.Time) (accounts []string, next time.Time, err error)
+	// Code finds a code by what it says. It fails with [ErrCode].
+	Code(ctx context.Context, hash [32]byte) (Code, error)
 }
 
 // Progress remembers, beyond the life of the process, how many tokens each running
@@ -116,7 +122,7 @@ type Ledger struct {
 	progress Progress
 	books    sync.Map // account id -> *book
 	budgets  sync.Map // budgetKey -> *Spending, guarded by the book of its account
-	expiring sync.Map // account id -> nil, where something waits for running calls to expire
+	expiring sync.Map // waiting -> nil, where something waits for running calls to expire
 	queue    chan *pending
 	wake     chan struct{} // for the committer; closed by Close
 	turn     chan struct{} // full while somebody writes
@@ -130,6 +136,7 @@ type Ledger struct {
 	failed    chan struct{} // closed when a commit failed
 	expiry    chan struct{} // one token: something may be due
 	failure   error         // set before failed is closed, by who has the turn
+	taking    sync.Mutex    // held by who takes back
 	admission atomic.Pointer[error]
 
 	mu     sync.RWMutex // held for reading by every send to queue
@@ -159,7 +166,10 @@ func Open(ctx context.Context, store Store, progress Progress) (*Ledger, Recover
 		return nil, rec, err
 	}
 	for _, t := range totals {
-		l.books.Store(t.AccountID, &book{granted: t.Granted, posted: t.Posted})
+		l.books.Store(t.AccountID, &book{pools: [2]pool{
+			Credit: {granted: t.Granted, posted: t.Posted},
+			Tokens: {granted: money.Amount(t.TokensGranted), posted: money.Amount(t.TokensPosted)},
+		}})
 	}
 	budgets, err := store.Budgets(ctx)
 	if err != nil {
@@ -187,13 +197,15 @@ func (l *Ledger) recover(ctx context.Context) (rec Recovery, err error) {
 		r.State, r.Ending, r.UsageSource = Voided, EndCrash, UsageNone
 		if n > 0 {
 			r.CompletionTokens = min(n, r.OutputLimit)
-			if r.Charge, err = r.Price.Cost(r.Tokens()); err != nil {
+			charged, err := cover(r.Price, r.Tokens(), r.PlanTokens)
+			if err != nil {
 				return rec, fmt.Errorf("hold %s: %w", r.RequestID, err)
 			}
+			r.Charge, r.PlanTokens = charged.cost, charged.tokens
 			r.State, r.UsageSource, r.Status = Recovered, UsageProgress, 200
 			rec.Settled++
 		} else {
-			r.PromptTokens, r.CachedTokens = 0, 0
+			r.PromptTokens, r.CachedTokens, r.PlanTokens = 0, 0, 0
 			rec.Voided++
 		}
 		ops = append(ops, Op{Close: &r})
@@ -265,6 +277,20 @@ type Balance struct {
 	// Expiring is of grants that have ended and is taken back when running calls have.
 	Expiring money.Amount
 	Running  int // calls
+	Tokens   TokenBalance
+}
+
+// TokenBalance is what an account has of the tokens that its plan includes, as [Balance].
+type TokenBalance struct {
+	Granted, Posted, Held, Expiring int64
+}
+
+// Balance is what is left before holds: granted less posted.
+func (b TokenBalance) Balance() int64 { return b.Granted - b.Posted }
+
+// Available is what a new call could hold.
+func (b TokenBalance) Available() int64 {
+	return max(0, b.Granted-b.Posted-b.Held-b.Expiring)
 }
 
 // Balance is what is left before holds: granted less posted.

@@ -77,6 +77,10 @@ type Receipt struct {
 	CompletionTokens int
 	OutputLimit      int // the tokens of answer that the hold covers
 
+	// PlanTokens are those of the call that its plan included: they cost nothing. While it
+	// runs, and of a hold that a crash has left, those that are set aside for it.
+	PlanTokens int
+
 	Hold       money.Amount
 	Charge     money.Amount
 	WrittenOff money.Amount // used beyond what the account could pay: the operator's loss

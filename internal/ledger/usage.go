@@ -24,6 +24,7 @@ type Usage struct {
 	PromptTokens     int64
 	CachedTokens     int64 // of the prompt tokens
 	CompletionTokens int64
+	PlanTokens       int64 // of all of them, those that a plan included
 	Charge           money.Amount
 	WrittenOff       money.Amount
 	// Failed, Refused and Left are the calls that did not end well, by their [Class].

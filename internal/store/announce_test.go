@@ -100,13 +100,10 @@ func TestAnnounce(t *testing.T) {
 	update(a)
 	a.Status, a.Plan = account.Active, "free"
 	update(a)
-	a.Subscription = account.Subscription{Plan: "pro", Until: time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)}
-	update(a)
 	want := []string{
 		`credit.low A"c'me {"balance":"0.999999999","threshold":"1"}`,
 		`account.suspended A"c'me {}`,
 		`account.activated A"c'me {}`,
-		`subscription.changed A"c'me {"plan":"pro","until":"2026-04-01T00:00:00Z"}`,
 	}
 	if diff := cmp.Diff(want, told(t, db, all)); diff != "" {
 		t.Errorf("told to all (-want +got):\n%s", diff)
@@ -123,13 +120,13 @@ func TestAnnounce(t *testing.T) {
 	announce(nil)
 	a.Status = account.Suspended
 	update(a)
-	if n := query[int](t, db, `SELECT count(*) FROM event`); n != 4 {
-		t.Errorf("%d events, want 4", n)
+	if n := query[int](t, db, `SELECT count(*) FROM event`); n != 3 {
+		t.Errorf("%d events, want 3", n)
 	}
-	if n, err := db.ForgetEvents(ctx, time.Now().Add(time.Hour), 3); n != 3 || err != nil {
-		t.Errorf("ForgetEvents = %d, %v, want 3", n, err)
+	if n, err := db.ForgetEvents(ctx, time.Now().Add(time.Hour), 2); n != 2 || err != nil {
+		t.Errorf("ForgetEvents = %d, %v, want 2", n, err)
 	}
-	if diff := cmp.Diff(want[3:], told(t, db, all)); diff != "" {
+	if diff := cmp.Diff(want[2:], told(t, db, all)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }
@@ -246,7 +243,7 @@ func TestAnnounce_Migration(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	more := map[string]string{"9000_later.sql": `ALTER TABLE account DROP COLUMN sub_plan`}
+	more := map[string]string{"9000_later.sql": `ALTER TABLE account DROP COLUMN tokens_posted`}
 	if _, err := store.Migrate(context.Background(), dir, steps(t, "8999", more)); err != nil {
 		t.Errorf("a migration of what triggers name: %v", err)
 	}

@@ -50,11 +50,19 @@ func (d *DB) SaveCatalog(ctx context.Context, models []catalog.Model, plans []ac
 			if err != nil {
 				return err
 			}
-			p.Version = rowID("plan_", p.ID, p.RPM, p.TPM, p.Concurrency, string(list), string(limits))
-			res, err := tx.ExecContext(ctx, `INSERT INTO plan_version (id, plan, rpm, tpm, concurrency, models, created_at, limits) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING`,
-				p.Version, p.ID, p.RPM, p.TPM, p.Concurrency, string(list), now, string(limits))
+			terms, err := planTerms(p)
+			if err != nil {
+				return err
+			}
+			said := []any{p.ID, p.RPM, p.TPM, p.Concurrency, string(list), string(limits)}
+			if string(terms) != "{}" { // a plan without any keeps the row that it has had
+				said = append(said, string(terms))
+			}
+			p.Version = rowID("plan_", said...)
+			res, err := tx.ExecContext(ctx, `INSERT INTO plan_version (id, plan, rpm, tpm, concurrency, models, created_at, limits, terms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO NOTHING`,
+				p.Version, p.ID, p.RPM, p.TPM, p.Concurrency, string(list), now, string(limits), string(terms))
 			err = announce(ctx, tx, res, err, audit.Entry{Action: audit.PlanVersion, Target: p.ID}, map[string]any{
-				"id": p.Version, "rpm": p.RPM, "tpm": p.TPM, "concurrency": p.Concurrency, "models": open, "limits": json.RawMessage(limits),
+				"id": p.Version, "rpm": p.RPM, "tpm": p.TPM, "concurrency": p.Concurrency, "models": open, "limits": json.RawMessage(limits), "terms": json.RawMessage(terms),
 			})
 			if err != nil {
 				return err
@@ -75,6 +83,25 @@ func modelLimits(p *account.Plan) ([]byte, error) {
 		all[id] = limits{l.Requests, l.Tokens}
 	}
 	return json.Marshal(all)
+}
+
+// planTerms is what the plan gives its subscribers, and its bound of answers, as stored.
+func planTerms(p *account.Plan) ([]byte, error) {
+	var terms struct {
+		Period    string `json:"period,omitzero"`
+		Tokens    int64  `json:"tokens,omitzero"`
+		Credit    string `json:"credit,omitzero"`
+		Grace     string `json:"grace,omitzero"`
+		MaxOutput int    `json:"max_output,omitzero"`
+	}
+	terms.Period, terms.Tokens, terms.MaxOutput = p.Terms.Interval.String(), p.Terms.Tokens, p.MaxOutput
+	if p.Terms.Credit > 0 {
+		terms.Credit = p.Terms.Credit.String()
+	}
+	if p.Terms.Grace > 0 {
+		terms.Grace = p.Terms.Grace.String()
+	}
+	return json.Marshal(terms)
 }
 
 // announce records a version that was not there before.

@@ -15,7 +15,7 @@ func (d *DB) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Result, erro
 	results := make([]ledger.Result, len(ops))
 	err := d.withJournal(ctx, func(j *journal) error {
 		return j.transact(ctx, func() error {
-			b := batch{journal: j, spent: map[int64]money.Amount{}, used: map[used]uses{}}
+			b := batch{journal: j, spent: map[int64]spending{}, used: map[used]uses{}}
 			for i, op := range ops {
 				var err error
 				switch {
@@ -31,6 +31,10 @@ func (d *DB) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Result, erro
 					results[i], err = b.expire(ctx, op.Expire)
 				case op.Debit != nil:
 					results[i], err = b.debit(ctx, op.Debit)
+				case op.Turn != nil:
+					results[i], err = b.turn(ctx, op.Turn)
+				case op.Redeem != nil:
+					results[i], err = b.redeem(ctx, op.Redeem)
 				}
 				if err != nil {
 					return err
@@ -65,10 +69,16 @@ func (d *DB) withJournal(ctx context.Context, f func(*journal) error) error {
 // that a busy account is one update.
 type batch struct {
 	*journal
-	spent map[int64]money.Amount // by the number of the account
+	spent map[int64]spending // by the number of the account
 	// budgets is what is spent of each, by its number; nil until there is one.
 	budgets map[int64]money.Amount
 	used    map[used]uses
+}
+
+// spending is what an account spends in a batch.
+type spending struct {
+	amount money.Amount
+	tokens int64 // included ones
 }
 
 func (b *batch) open(ctx context.Context, r *ledger.Receipt) (ledger.Result, error) {
@@ -85,7 +95,7 @@ func (b *batch) open(ctx context.Context, r *ledger.Receipt) (ledger.Result, err
 		return ledger.Result{}, err
 	}
 	_, err = b.exec(ctx, b.journal.open, r.RequestID, r.CompletionID, account, terms,
-		int64(r.PromptTokens), int64(r.OutputLimit), int64(r.Hold), micros(r.CreatedAt), budget)
+		int64(r.PromptTokens), int64(r.OutputLimit), int64(r.Hold), micros(r.CreatedAt), budget, int64(r.PlanTokens))
 	if err == nil && r.Idempotency != nil {
 		err = b.name(ctx, account, r)
 	}
@@ -94,7 +104,7 @@ func (b *batch) open(ctx context.Context, r *ledger.Receipt) (ledger.Result, err
 
 // extend fails for a hold that is not there: what it covers is about to be released.
 func (b *batch) extend(ctx context.Context, r *ledger.Receipt) (ledger.Result, error) {
-	n, err := b.exec(ctx, b.extendHold, int64(r.OutputLimit), int64(r.Hold), r.RequestID)
+	n, err := b.exec(ctx, b.extendHold, int64(r.OutputLimit), int64(r.Hold), int64(r.PlanTokens), r.RequestID)
 	if err == nil && n != 1 {
 		err = fmt.Errorf("extend %s: it has no hold", r.RequestID)
 	}
@@ -128,7 +138,7 @@ func (b *batch) close(ctx context.Context, r *ledger.Receipt) (ledger.Result, er
 	previous := optional(b.used[row].last) // NULL: the last of the batches before
 	n, err := b.exec(ctx, b.charge, r.RequestID, r.CompletionID, account, terms, outcome, previous, micros(r.CreatedAt),
 		int64(r.PromptTokens), int64(r.CachedTokens), int64(r.CompletionTokens), int64(r.OutputLimit),
-		int64(r.Hold), int64(r.Charge), int64(r.WrittenOff), r.FirstToken.Microseconds(), r.Total.Microseconds(), budget)
+		int64(r.Hold), int64(r.Charge), int64(r.WrittenOff), r.FirstToken.Microseconds(), r.Total.Microseconds(), budget, int64(r.PlanTokens))
 	if err != nil || n == 0 {
 		return ledger.Result{}, err
 	}
@@ -137,7 +147,8 @@ func (b *batch) close(ctx context.Context, r *ledger.Receipt) (ledger.Result, er
 			return ledger.Result{}, err
 		}
 	}
-	b.spent[account] += r.Charge
+	spent := b.spent[account]
+	b.spent[account] = spending{spent.amount + r.Charge, spent.tokens + int64(r.PlanTokens)}
 	if n, ok := budget.(int64); ok {
 		if b.budgets == nil {
 			b.budgets = map[int64]money.Amount{}
@@ -151,7 +162,7 @@ func (b *batch) close(ctx context.Context, r *ledger.Receipt) (ledger.Result, er
 // post writes what the accounts have spent and used so far.
 func (b *batch) post(ctx context.Context) error {
 	for account, spent := range b.spent {
-		n, err := b.exec(ctx, b.journal.post, int64(spent), account)
+		n, err := b.exec(ctx, b.journal.post, int64(spent.amount), spent.tokens, account)
 		if err == nil && n != 1 {
 			err = fmt.Errorf("no account of number %d", account)
 		}

@@ -11,7 +11,20 @@ import (
 	"github.com/parley-ai/parley/internal/money"
 )
 
-const grantColumns = `id, account_id, kind, amount, priority, note, coalesce(source, ''), created_at, expires_at, burned, expired, actor, coalesce(request_id, '')`
+// class is the tables and columns that keep one unit. Their shapes are the same.
+type class struct {
+	grants, expiries string
+	granted, posted  string // columns of account
+}
+
+// classes are those of the units.
+var classes = [...]class{
+	ledger.Credit: {"credit_grant", "grant_expiry", "granted", "posted"},
+	ledger.Tokens: {"token_grant", "token_expiry", "tokens_granted", "tokens_posted"},
+}
+
+const grantColumns = `id, account_id, kind, amount, priority, note, coalesce(source, ''), created_at, expires_at, burned, expired, actor, coalesce(request_id, ''),
+	coalesce(subscription_id, ''), coalesce(period, 0)`
 
 // scanGrant reads a row of grantColumns.
 func scanGrant(row []any) (g ledger.GrantBalance) {
@@ -23,19 +36,26 @@ func scanGrant(row []any) (g ledger.GrantBalance) {
 	if end, ok := row[8].(int64); ok {
 		g.ExpiresAt = time.UnixMicro(end).UTC()
 	}
+	g.Subscription, g.Period = text(13), number(14)
 	g.Burned, g.Expired = money.Amount(number(9)), money.Amount(number(10))
 	return g
 }
 
-// Grants returns all grants of the account in the order in which they burn, up to date
-// with what is posted.
+// Grants returns all grants of credit of the account in the order in which they burn, up
+// to date with what is posted.
 func (d *DB) Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error) {
+	return d.GrantsOf(ctx, accountID, ledger.Credit)
+}
+
+// GrantsOf returns all grants of a unit of the account in the order in which they burn, up
+// to date with what is posted.
+func (d *DB) GrantsOf(ctx context.Context, accountID string, u ledger.Unit) ([]ledger.GrantBalance, error) {
 	tx, err := d.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return nil, err
 	}
 	defer tx.Rollback() // nothing was written
-	grants, burned, posted, err := grants(ctx, sqlTx{tx}, accountID, false)
+	grants, burned, posted, err := grants(ctx, sqlTx{tx}, accountID, u, false)
 	if err != nil {
 		return nil, err
 	}
@@ -43,10 +63,11 @@ func (d *DB) Grants(ctx context.Context, accountID string) ([]ledger.GrantBalanc
 	return grants, nil
 }
 
-// grants loads the grants of an account, only those with something left or all, what
-// all of them had burned when that was noted, and what is posted now.
-func grants(ctx context.Context, q querier, accountID string, left bool) (gs []ledger.GrantBalance, burned, posted money.Amount, err error) {
-	text := `SELECT ` + grantColumns + ` FROM credit_grant WHERE account_id = ?`
+// grants loads the grants of a unit of an account, only those with something left or all,
+// what all of them had burned when that was noted, and what is posted now.
+func grants(ctx context.Context, q querier, accountID string, u ledger.Unit, left bool) (gs []ledger.GrantBalance, burned, posted money.Amount, err error) {
+	c := classes[u]
+	text := `SELECT ` + grantColumns + ` FROM ` + c.grants + ` WHERE account_id = ?`
 	if left {
 		text += ` AND burned + expired < amount`
 	}
@@ -55,35 +76,37 @@ func grants(ctx context.Context, q querier, accountID string, left bool) (gs []l
 		return nil, 0, 0, err
 	}
 	for _, row := range list {
-		gs = append(gs, scanGrant(row))
+		g := scanGrant(row)
+		g.Unit = u
+		gs = append(gs, g)
 	}
-	sums, err := q.list(ctx, `SELECT posted, (SELECT coalesce(sum(burned), 0) FROM credit_grant WHERE account_id = a.id) FROM account a WHERE id = ?`, accountID)
+	sums, err := q.list(ctx, `SELECT `+c.posted+`, (SELECT coalesce(sum(burned), 0) FROM `+c.grants+` WHERE account_id = a.id) FROM account a WHERE id = ?`, accountID)
 	if err != nil || len(sums) == 0 {
 		return gs, 0, 0, err
 	}
 	return gs, money.Amount(sums[0][1].(int64)), money.Amount(sums[0][0].(int64)), nil
 }
 
-// Expiring returns the accounts with grants that have ended by t, if something may be
-// left of them, and when the next one ends.
-func (d *DB) Expiring(ctx context.Context, t time.Time) (accounts []string, next time.Time, err error) {
-	rs, err := d.read.QueryContext(ctx, `SELECT DISTINCT account_id FROM credit_grant
+// Expiring returns the accounts with grants of the unit that have ended by t, if something
+// may be left of them, and when the next one ends.
+func (d *DB) Expiring(ctx context.Context, u ledger.Unit, t time.Time) (accounts []string, next time.Time, err error) {
+	table := classes[u].grants
+	rs, err := d.read.QueryContext(ctx, `SELECT DISTINCT account_id FROM `+table+`
 		WHERE expires_at IS NOT NULL AND expires_at <= $1 AND burned + expired < amount ORDER BY account_id`, micros(t))
 	if accounts, err = rows(rs, err, func(rs *sql.Rows, id *string) error { return rs.Scan(id) }); err != nil {
 		return nil, next, err
 	}
 	var end sql.NullInt64
-	err = d.read.QueryRowContext(ctx, `SELECT min(expires_at) FROM credit_grant WHERE expires_at IS NOT NULL AND expires_at > $1`, micros(t)).Scan(&end)
+	err = d.read.QueryRowContext(ctx, `SELECT min(expires_at) FROM `+table+` WHERE expires_at IS NOT NULL AND expires_at > $1`, micros(t)).Scan(&end)
 	return accounts, instant(end), err
 }
 
 func (b *batch) grant(ctx context.Context, g *ledger.Grant) (ledger.Result, error) {
-	account, found, err := b.find(ctx, b.account, g.AccountID)
+	_, found, err := b.find(ctx, b.account, g.AccountID)
 	if err != nil || !found {
 		return ledger.Result{}, err
 	}
-	source, request := optional(g.Source), optional(g.RequestID)
-	was, err := b.list(ctx, `SELECT created_at FROM credit_grant WHERE account_id = ? AND source = ?`, g.AccountID, source)
+	was, err := b.list(ctx, `SELECT created_at FROM `+classes[g.Unit].grants+` WHERE account_id = ? AND source = ?`, g.AccountID, optional(g.Source))
 	if err != nil {
 		return ledger.Result{}, err
 	}
@@ -96,17 +119,7 @@ func (b *batch) grant(ctx context.Context, g *ledger.Grant) (ledger.Result, erro
 			return ledger.Result{Refused: ledger.ErrRefunded}, err
 		}
 	}
-	// What was spent until now did not burn this grant, whatever its place in the order.
-	if _, err := b.allocate(ctx, g.AccountID); err != nil {
-		return ledger.Result{}, err
-	}
-	_, err = b.run(ctx, `INSERT INTO credit_grant (id, account_id, kind, amount, priority, note, source, created_at, expires_at, actor, request_id)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		g.ID, g.AccountID, string(g.Kind), int64(g.Amount), int64(g.Priority), g.Note, source, micros(g.CreatedAt), micros(g.ExpiresAt), g.Actor, request)
-	if err != nil {
-		return ledger.Result{}, err
-	}
-	if err := b.raise(ctx, account, g.Amount); err != nil {
+	if err := b.addGrant(ctx, g); err != nil {
 		return ledger.Result{}, err
 	}
 	action := audit.CreditGrant
@@ -120,6 +133,30 @@ func (b *batch) grant(ctx context.Context, g *ledger.Grant) (ledger.Result, erro
 		ID: g.ID, Kind: string(g.Kind), Amount: g.Amount.String(), Reason: g.Note, Source: g.Source, RequestID: g.RequestID, ExpiresAt: moment(g.ExpiresAt),
 	})
 	return ledger.Result{Applied: true, At: g.CreatedAt}, err
+}
+
+// addGrant writes a grant and what the account has by it.
+func (b *batch) addGrant(ctx context.Context, g *ledger.Grant) error {
+	account, err := b.accountNumber(ctx, g.AccountID)
+	if err != nil {
+		return err
+	}
+	// What was spent until now did not burn this grant, whatever its place in the order.
+	if _, err := b.allocate(ctx, g.AccountID, g.Unit); err != nil {
+		return err
+	}
+	var period any
+	if g.Subscription != "" {
+		period = g.Period
+	}
+	_, err = b.run(ctx, `INSERT INTO `+classes[g.Unit].grants+` (id, account_id, kind, amount, priority, note, source, created_at, expires_at, actor, request_id, subscription_id, period)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		g.ID, g.AccountID, string(g.Kind), int64(g.Amount), int64(g.Priority), g.Note, optional(g.Source), micros(g.CreatedAt), micros(g.ExpiresAt), g.Actor,
+		optional(g.RequestID), optional(g.Subscription), period)
+	if err != nil {
+		return err
+	}
+	return b.raise(ctx, account, g.Unit, g.Amount)
 }
 
 // creditState is what the audit log says of a grant or debit.
@@ -141,22 +178,23 @@ func moment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// raise adds to what an account was granted.
-func (b *batch) raise(ctx context.Context, account int64, by money.Amount) error {
-	n, err := b.run(ctx, `UPDATE account SET granted = granted + ? WHERE number = ?`, int64(by), account)
+// raise adds to what an account was granted of a unit.
+func (b *batch) raise(ctx context.Context, account int64, u ledger.Unit, by money.Amount) error {
+	column := classes[u].granted
+	n, err := b.run(ctx, `UPDATE account SET `+column+` = `+column+` + ? WHERE number = ?`, int64(by), account)
 	if err == nil && n != 1 {
 		err = fmt.Errorf("grant: no account of number %d", account)
 	}
 	return err
 }
 
-// allocate notes which grants of the account have burned by now, and returns those with
-// something left before, in their order.
-func (b *batch) allocate(ctx context.Context, accountID string) ([]ledger.GrantBalance, error) {
+// allocate notes which grants of a unit of the account have burned by now, and returns
+// those with something left before, in their order.
+func (b *batch) allocate(ctx context.Context, accountID string, u ledger.Unit) ([]ledger.GrantBalance, error) {
 	if err := b.post(ctx); err != nil {
 		return nil, err
 	}
-	grants, burned, posted, err := grants(ctx, b, accountID, true)
+	grants, burned, posted, err := grants(ctx, b, accountID, u, true)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +207,7 @@ func (b *batch) allocate(ctx context.Context, accountID string) ([]ledger.GrantB
 		if g.Burned == before[g.ID] {
 			continue
 		}
-		if _, err := b.run(ctx, `UPDATE credit_grant SET burned = ? WHERE id = ?`, int64(g.Burned), g.ID); err != nil {
+		if _, err := b.run(ctx, `UPDATE `+classes[u].grants+` SET burned = ? WHERE id = ?`, int64(g.Burned), g.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -182,19 +220,20 @@ func (b *batch) expire(ctx context.Context, e *ledger.Expire) (res ledger.Result
 	if err != nil {
 		return res, err
 	}
-	grants, err := b.allocate(ctx, e.AccountID)
+	grants, err := b.allocate(ctx, e.AccountID, e.Unit)
 	if err != nil {
 		return res, err
 	}
+	c := classes[e.Unit]
 	taken, left := e.Take(grants)
 	for i, n := range taken {
 		if n == 0 {
 			continue
 		}
-		_, err := b.run(ctx, `INSERT INTO grant_expiry (grant_id, number, amount, created_at)
-			SELECT ?1, count(*) + 1, ?2, ?3 FROM grant_expiry WHERE grant_id = ?1`, grants[i].ID, int64(n), micros(e.Now))
+		_, err := b.run(ctx, `INSERT INTO `+c.expiries+` (grant_id, number, amount, created_at)
+			SELECT ?1, count(*) + 1, ?2, ?3 FROM `+c.expiries+` WHERE grant_id = ?1`, grants[i].ID, int64(n), micros(e.Now))
 		if err == nil {
-			_, err = b.run(ctx, `UPDATE credit_grant SET expired = expired + ? WHERE id = ?`, int64(n), grants[i].ID)
+			_, err = b.run(ctx, `UPDATE `+c.grants+` SET expired = expired + ? WHERE id = ?`, int64(n), grants[i].ID)
 		}
 		if err != nil {
 			return res, err
@@ -202,7 +241,7 @@ func (b *batch) expire(ctx context.Context, e *ledger.Expire) (res ledger.Result
 		res.Amount += n
 	}
 	res.Applied, res.Left = true, left
-	return res, b.raise(ctx, account, -res.Amount)
+	return res, b.raise(ctx, account, e.Unit, -res.Amount)
 }
 
 // optional is s, or NULL for none.

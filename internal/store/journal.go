@@ -52,24 +52,24 @@ func (j *journal) texts() map[*statement]string {
 			AND ending = ? AND usage_source = ? AND target = ? AND attempts = ?`,
 		&j.addOutcome: `INSERT INTO outcome (stream, status, error_code, state, ending, usage_source, target, attempts)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
-		&j.open: `INSERT INTO hold_row (id, completion_id, account, terms, prompt_tokens, output_limit, amount, created_at, budget)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		&j.extendHold: `UPDATE hold_row SET output_limit = ?, amount = ? WHERE id = ?`,
+		&j.open: `INSERT INTO hold_row (id, completion_id, account, terms, prompt_tokens, output_limit, amount, created_at, budget, plan_tokens)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		&j.extendHold: `UPDATE hold_row SET output_limit = ?, amount = ?, plan_tokens = ? WHERE id = ?`,
 		&j.closeHold:  `DELETE FROM hold_row WHERE id = ?`,
 		&j.charge: `INSERT INTO charge_row (id, completion_id, account, terms, outcome, previous, created_at, prompt_tokens, cached_tokens,
-				completion_tokens, output_limit, held, amount, written_off, first_token_us, total_us, budget)
+				completion_tokens, output_limit, held, amount, written_off, first_token_us, total_us, budget, plan_tokens)
 			VALUES (?, ?, ?3, ?4, ?, coalesce(?, (SELECT last FROM usage_row WHERE account = ?3 AND hour = ?7 / 3600000000 AND terms = ?4)),
-				?7, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+				?7, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO NOTHING`,
 		// An upsert seeks its row twice: the row is missing once an hour.
 		&j.addUsage: `UPDATE usage_row SET calls = calls + ?, prompt_tokens = prompt_tokens + ?, cached_tokens = cached_tokens + ?,
 			completion_tokens = completion_tokens + ?, amount = amount + ?, written_off = written_off + ?,
-			failed = failed + ?, refused = refused + ?, gone = gone + ?, most = max(most, ?), last = ?
+			plan_tokens = plan_tokens + ?, failed = failed + ?, refused = refused + ?, gone = gone + ?, most = max(most, ?), last = ?
 			WHERE account = ? AND hour = ? AND terms = ?`,
 		&j.newUsage: `INSERT INTO usage_row (calls, prompt_tokens, cached_tokens, completion_tokens, amount, written_off,
-				failed, refused, gone, most, last, account, hour, terms)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		&j.post:       `UPDATE account SET posted = posted + ? WHERE number = ?`,
+				plan_tokens, failed, refused, gone, most, last, account, hour, terms)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		&j.post:       `UPDATE account SET posted = posted + ?, tokens_posted = tokens_posted + ? WHERE number = ?`,
 		&j.findBudget: `SELECT number FROM budget WHERE id = ? AND period = ?`,
 		&j.addBudget:  `INSERT INTO budget (id, period) VALUES (?, ?) RETURNING number`,
 		&j.named: `INSERT INTO idempotency (account, key, body, request_id, completion_id, running, answer, created_at)

@@ -11,12 +11,14 @@ import (
 
 const chargeColumns = `id, completion_id, account_id, key_id, model, price_id, plan_version, stream, created_at,
 	prompt_tokens, cached_tokens, completion_tokens, output_limit, held, amount, written_off,
-	status, error_code, state, ending, usage_source, target, attempts, first_token_us, total_us`
+	status, error_code, state, ending, usage_source, target, attempts, first_token_us, total_us, plan_tokens`
 
 // Totals returns the books of every account.
 func (d *DB) Totals(ctx context.Context) ([]ledger.Totals, error) {
-	rs, err := d.read.QueryContext(ctx, `SELECT id, granted, posted FROM account`)
-	return rows(rs, err, func(rs *sql.Rows, t *ledger.Totals) error { return rs.Scan(&t.AccountID, &t.Granted, &t.Posted) })
+	rs, err := d.read.QueryContext(ctx, `SELECT id, granted, posted, tokens_granted, tokens_posted FROM account`)
+	return rows(rs, err, func(rs *sql.Rows, t *ledger.Totals) error {
+		return rs.Scan(&t.AccountID, &t.Granted, &t.Posted, &t.TokensGranted, &t.TokensPosted)
+	})
 }
 
 // Budgets returns what was spent of every budget.
@@ -28,14 +30,14 @@ func (d *DB) Budgets(ctx context.Context) ([]ledger.BudgetTotal, error) {
 // OpenHolds returns the streams that were running when the last process ended.
 func (d *DB) OpenHolds(ctx context.Context) ([]ledger.Receipt, error) {
 	rs, err := d.read.QueryContext(ctx, `SELECT h.id, h.completion_id, h.account_id, h.key_id, h.model, h.price_id, h.plan_version,
-			h.prompt_tokens, h.output_limit, h.amount, h.created_at, p.input, p.cached, p.output, coalesce(b.id, ''), coalesce(b.period, 0), i.key, i.body
+			h.prompt_tokens, h.output_limit, h.amount, h.created_at, p.input, p.cached, p.output, coalesce(b.id, ''), coalesce(b.period, 0), h.plan_tokens, i.key, i.body
 		FROM hold h JOIN model_price p ON p.id = h.price_id JOIN hold_row r ON r.id = h.id LEFT JOIN budget b ON b.number = r.budget
 			LEFT JOIN idempotency i ON i.request_id = h.id AND i.running ORDER BY h.id`)
 	return rows(rs, err, func(rs *sql.Rows, r *ledger.Receipt) error {
 		var created sql.NullInt64
 		var key, body []byte
 		err := rs.Scan(&r.RequestID, &r.CompletionID, &r.AccountID, &r.KeyID, &r.Model, &r.PriceID, &r.PlanVersion,
-			&r.PromptTokens, &r.OutputLimit, &r.Hold, &created, &r.Price.Input, &r.Price.CachedInput, &r.Price.Output, &r.Budget.ID, &r.Budget.Period, &key, &body)
+			&r.PromptTokens, &r.OutputLimit, &r.Hold, &created, &r.Price.Input, &r.Price.CachedInput, &r.Price.Output, &r.Budget.ID, &r.Budget.Period, &r.PlanTokens, &key, &body)
 		if len(key) == 32 && len(body) == 32 {
 			r.Idempotency = &ledger.Idempotency{Key: [32]byte(key), Body: [32]byte(body)}
 		}
@@ -59,7 +61,7 @@ func scanReceipt(rs *sql.Rows, r *ledger.Receipt) error {
 	var first, total int64
 	err := rs.Scan(&r.RequestID, &r.CompletionID, &r.AccountID, &r.KeyID, &r.Model, &r.PriceID, &r.PlanVersion, &r.Stream, &created,
 		&r.PromptTokens, &r.CachedTokens, &r.CompletionTokens, &r.OutputLimit, &r.Hold, &r.Charge, &r.WrittenOff,
-		&r.Status, &r.ErrorCode, &r.State, &r.Ending, &r.UsageSource, &r.Target, &r.Attempts, &first, &total)
+		&r.Status, &r.ErrorCode, &r.State, &r.Ending, &r.UsageSource, &r.Target, &r.Attempts, &first, &total, &r.PlanTokens)
 	r.CreatedAt = instant(created)
 	r.FirstToken, r.Total = time.Duration(first)*time.Microsecond, time.Duration(total)*time.Microsecond
 	return err

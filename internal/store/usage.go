@@ -16,10 +16,10 @@ const hour = int64(time.Hour / time.Microsecond)
 type used struct{ account, hour, terms int64 }
 
 type uses struct {
-	calls, prompt, cached, completion int64
-	failed, refused, gone             int64
-	amount, writtenOff, most          money.Amount
-	last                              string // the charge that came last
+	calls, prompt, cached, completion, plan int64
+	failed, refused, gone                   int64
+	amount, writtenOff, most                money.Amount
+	last                                    string // the charge that came last
 }
 
 // use adds r to what the batch has used. Calls come in runs of one account and terms
@@ -32,6 +32,7 @@ func (b *batch) use(row used, r *ledger.Receipt) {
 	u.completion += int64(r.CompletionTokens)
 	u.amount += r.Charge
 	u.writtenOff += r.WrittenOff
+	u.plan += int64(r.PlanTokens)
 	u.most = max(u.most, r.Charge)
 	u.last = r.RequestID
 	switch r.Class() {
@@ -50,7 +51,7 @@ func (b *batch) roll(ctx context.Context) error {
 	for row, u := range b.used {
 		for _, st := range []statement{b.addUsage, b.newUsage} {
 			n, err := b.exec(ctx, st, u.calls, u.prompt, u.cached, u.completion, int64(u.amount), int64(u.writtenOff),
-				u.failed, u.refused, u.gone, int64(u.most), u.last, row.account, row.hour, row.terms)
+				u.plan, u.failed, u.refused, u.gone, int64(u.most), u.last, row.account, row.hour, row.terms)
 			if err != nil {
 				return err
 			}
@@ -65,7 +66,7 @@ func (b *batch) roll(ctx context.Context) error {
 
 // sums are the columns of usage_row that ledger.Usage has.
 const sums = `coalesce(sum(calls), 0), coalesce(sum(prompt_tokens), 0), coalesce(sum(cached_tokens), 0),
-	coalesce(sum(completion_tokens), 0), coalesce(sum(amount), 0), coalesce(sum(written_off), 0),
+	coalesce(sum(completion_tokens), 0), coalesce(sum(amount), 0), coalesce(sum(written_off), 0), coalesce(sum(plan_tokens), 0),
 	coalesce(sum(failed), 0), coalesce(sum(refused), 0), coalesce(sum(gone), 0)`
 
 // groups are the columns and formats of ledger.By.
@@ -91,7 +92,7 @@ func (d *DB) UsageOf(ctx context.Context, f ledger.UsageFilter, by ledger.By) ([
 		WHERE account = (SELECT number FROM account WHERE id = $1) AND hour >= $2 AND hour < $3 AND ($4 = '' OR key_id = $4) AND ($5 = '' OR model = $5)
 		GROUP BY name ORDER BY name`, f.AccountID, f.From.UnixMicro()/hour, f.To.UnixMicro()/hour, f.KeyID, f.Model)
 	return rows(rs, err, func(rs *sql.Rows, u *ledger.Usage) error {
-		return rs.Scan(&u.Group, &u.Calls, &u.PromptTokens, &u.CachedTokens, &u.CompletionTokens, &u.Charge, &u.WrittenOff, &u.Failed, &u.Refused, &u.Left)
+		return rs.Scan(&u.Group, &u.Calls, &u.PromptTokens, &u.CachedTokens, &u.CompletionTokens, &u.Charge, &u.WrittenOff, &u.PlanTokens, &u.Failed, &u.Refused, &u.Left)
 	})
 }
 
@@ -116,14 +117,14 @@ func (d *DB) Pace(ctx context.Context, accountID string, now time.Time) (p ledge
 }
 
 // entries are all changes of the balance of the account $1: each its time, kind, text,
-// key, model, usage and amount. Usage stands at the end of its day.
-const entries = `WITH entry (at, kind, text, key_id, model, calls, prompt, cached, completion, amount) AS (
-	SELECT created_at, kind, note, '', '', 0, 0, 0, 0, amount FROM credit_grant WHERE account_id = $1
-	UNION ALL SELECT e.created_at, 'expiry', g.note, '', '', 0, 0, 0, 0, -e.amount
+// key, model, usage and amount. Included tokens are not of the balance. Usage stands at the end of its day.
+const entries = `WITH entry (at, kind, text, key_id, model, calls, prompt, cached, completion, plan, amount) AS (
+	SELECT created_at, kind, note, '', '', 0, 0, 0, 0, 0, amount FROM credit_grant WHERE account_id = $1
+	UNION ALL SELECT e.created_at, 'expiry', g.note, '', '', 0, 0, 0, 0, 0, -e.amount
 		FROM grant_expiry e JOIN credit_grant g ON g.id = e.grant_id WHERE g.account_id = $1
-	UNION ALL SELECT created_at, 'debit', reason, '', '', 0, 0, 0, 0, -amount FROM debit WHERE account_id = $1
+	UNION ALL SELECT created_at, 'debit', reason, '', '', 0, 0, 0, 0, 0, -amount FROM debit WHERE account_id = $1
 	UNION ALL SELECT (hour / 24 + 1) * 86400000000 - 1, 'usage', '', key_id, model,
-		sum(calls), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), -sum(amount)
+		sum(calls), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), sum(plan_tokens), -sum(amount)
 		FROM usage_row JOIN terms ON number = terms WHERE account = (SELECT number FROM account WHERE id = $1)
 		GROUP BY hour / 24, key_id, model) `
 
@@ -140,11 +141,11 @@ func (d *DB) Statement(ctx context.Context, accountID string, from, to time.Time
 	if err != nil {
 		return s, err
 	}
-	rs, err := tx.QueryContext(ctx, entries+`SELECT at, kind, text, key_id, model, calls, prompt, cached, completion, amount
+	rs, err := tx.QueryContext(ctx, entries+`SELECT at, kind, text, key_id, model, calls, prompt, cached, completion, plan, amount
 		FROM entry WHERE at >= $2 AND at < $3 ORDER BY at, kind, key_id, model`, accountID, micros(from), micros(to))
 	s.Lines, err = rows(rs, err, func(rs *sql.Rows, l *ledger.Line) error {
 		var at sql.NullInt64
-		err := rs.Scan(&at, &l.Kind, &l.Text, &l.KeyID, &l.Model, &l.Usage.Calls, &l.Usage.PromptTokens, &l.Usage.CachedTokens, &l.Usage.CompletionTokens, &l.Amount)
+		err := rs.Scan(&at, &l.Kind, &l.Text, &l.KeyID, &l.Model, &l.Usage.Calls, &l.Usage.PromptTokens, &l.Usage.CachedTokens, &l.Usage.CompletionTokens, &l.Usage.PlanTokens, &l.Amount)
 		l.At = instant(at)
 		return err
 	})

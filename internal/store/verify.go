@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parley-ai/parley/internal/ledger"
@@ -14,9 +15,12 @@ import (
 // difference is how most laws say that they are broken.
 const difference = "%[1]s: the books say %[2]s, it should be %[3]s, difference %[4]s"
 
-// invariants are the laws of the books. Each query returns the first account or entry
-// that breaks its law: what it is, what stands in the books and what should.
-var invariants = []struct{ name, query, detail string }{
+// question is one law that a query can prove. It returns the first account or entry that breaks
+// it: what it is, what stands in the books and what should.
+type question struct{ name, query, detail string }
+
+// invariants are the laws of the books; those of plans are in planLaws.
+var invariants = []question{
 	{
 		"granted is the sum of the grants",
 		`SELECT a.id, a.granted, coalesce(g.total, 0) FROM account a
@@ -71,11 +75,11 @@ var invariants = []struct{ name, query, detail string }{
 	},
 	{
 		"usage by the hour is the sum of the charges",
-		`WITH due (account, hour, terms, calls, prompt, cached, completion, amount, lost, failed, refused, gone, most) AS
-		   (SELECT account, created_at / 3600000000, terms, count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), sum(amount), sum(written_off),
+		`WITH due (account, hour, terms, calls, prompt, cached, completion, amount, lost, plan, failed, refused, gone, most) AS
+		   (SELECT account, created_at / 3600000000, terms, count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), sum(amount), sum(written_off), sum(plan_tokens),
 		      count(CASE o.class WHEN 'failed' THEN 1 END), count(CASE o.class WHEN 'refused' THEN 1 END), count(CASE o.class WHEN 'left' THEN 1 END), max(amount)
 		    FROM charge_row LEFT JOIN outcome o ON o.number = outcome GROUP BY 1, 2, 3),
-		 kept AS (SELECT account, hour, terms, calls, prompt_tokens, cached_tokens, completion_tokens, amount, written_off, failed, refused, gone, most FROM usage_row),
+		 kept AS (SELECT account, hour, terms, calls, prompt_tokens, cached_tokens, completion_tokens, amount, written_off, plan_tokens, failed, refused, gone, most FROM usage_row),
 		 wrong (account, hour, terms) AS
 		   (SELECT account, hour, terms FROM (SELECT * FROM due EXCEPT SELECT * FROM kept)
 		    UNION SELECT account, hour, terms FROM (SELECT * FROM kept EXCEPT SELECT * FROM due))
@@ -99,14 +103,20 @@ var invariants = []struct{ name, query, detail string }{
 	},
 	{
 		"every charge is its tokens at its price",
-		// A charge whose price is gone should be nothing. A product that does not fit is
-		// floating, which CAST brings back to the end of the range.
-		`SELECT c.id, c.amount + c.written_off, coalesce(CAST(
-		   (c.prompt_tokens - c.cached_tokens) * p.input + c.cached_tokens * p.cached + c.completion_tokens * p.output AS BIGINT), 0)
-		 FROM charge_row c LEFT JOIN terms t ON t.number = c.terms LEFT JOIN model_price p ON p.id = t.price_id
-		 WHERE p.id IS NULL OR c.amount + c.written_off <>
-		   (c.prompt_tokens - c.cached_tokens) * p.input + c.cached_tokens * p.cached + c.completion_tokens * p.output
-		 ORDER BY c.id LIMIT 1`,
+		// Included tokens pay for the prompt at full price, then for its cached part, then
+		// for the answer; what is free takes none. A charge whose price is gone should be
+		// nothing. A product that does not fit is floating, which CAST brings back to the
+		// end of the range.
+		`WITH
+		   used (id, charged, plan, n1, p1, n2, p2, n3, p3) AS
+		     (SELECT c.id, c.amount + c.written_off, c.plan_tokens, c.prompt_tokens - c.cached_tokens, p.input, c.cached_tokens, p.cached, c.completion_tokens, p.output
+		      FROM charge_row c LEFT JOIN terms t ON t.number = c.terms LEFT JOIN model_price p ON p.id = t.price_id),
+		   paid (id, charged, plan, cost, c1, p1, c2, p2, c3, p3) AS
+		     (SELECT id, charged, plan, n1 * p1 + n2 * p2 + n3 * p3, iif(p1 > 0, n1, 0), p1, iif(p2 > 0, n2, 0), p2, iif(p3 > 0, n3, 0), p3 FROM used),
+		   due (id, charged, plan, most, amount) AS
+		     (SELECT id, charged, plan, c1 + c2 + c3, iif(plan = 0, cost, cost - min(plan, c1) * p1 - min(max(plan - c1, 0), c2) * p2 - min(max(plan - c1 - c2, 0), c3) * p3) FROM paid)
+		 SELECT id, charged, coalesce(CAST(amount AS BIGINT), 0) FROM due
+		 WHERE amount IS NULL OR charged <> amount OR plan < 0 OR plan > most ORDER BY id LIMIT 1`,
 		difference,
 	},
 	{
@@ -139,7 +149,7 @@ var invariants = []struct{ name, query, detail string }{
 	{
 		"what was voided cost nothing",
 		`SELECT c.id, c.amount + c.written_off, 0 FROM charge_row c JOIN outcome o ON o.number = c.outcome
-		 WHERE o.state = 'voided' AND (c.amount <> 0 OR c.written_off <> 0) ORDER BY c.id LIMIT 1`,
+		 WHERE o.state = 'voided' AND (c.amount <> 0 OR c.written_off <> 0 OR c.plan_tokens <> 0) ORDER BY c.id LIMIT 1`,
 		difference,
 	},
 	{
@@ -200,7 +210,7 @@ type law func(ctx context.Context, tx reader) (ledger.Invariant, error)
 // laws are all of them: those that a query can prove, and the audit log's.
 func laws() []law {
 	var all []law
-	for _, inv := range invariants {
+	for _, inv := range slices.Concat(invariants, planLaws) {
 		all = append(all, func(ctx context.Context, tx reader) (ledger.Invariant, error) {
 			var (
 				what      string

@@ -50,8 +50,8 @@ func clean(t testing.TB, db *store.DB) {
 			t.Errorf("%s: %s", i.Name, i.Detail)
 		}
 	}
-	if !rep.OK() || len(rep.Invariants) != 15 {
-		t.Errorf("Verify proves %d laws, OK() = %v, want 15 and true", len(rep.Invariants), rep.OK())
+	if !rep.OK() || len(rep.Invariants) != 21 {
+		t.Errorf("Verify proves %d laws, OK() = %v, want 21 and true", len(rep.Invariants), rep.OK())
 	}
 	if got := query[string](t, db, `PRAGMA integrity_check`); got != "ok" {
 		t.Errorf("integrity_check says %s", got)
@@ -243,7 +243,7 @@ func TestVerify_Broken(t *testing.T) {
 		},
 		{
 			"usage of nobody", func(k kept) string {
-				return `INSERT INTO usage_row VALUES (77, 1, 1, 1, 0, 0, 0, 5, 0, 0, 0, 0, 5, NULL)`
+				return `INSERT INTO usage_row VALUES (77, 1, 1, 1, 0, 0, 0, 5, 0, 0, 0, 0, 5, NULL, 0)`
 			},
 			map[string][]string{hourly: {"account 77 in the hour from 1970-01-01T01:00Z", "is 0.000000005, it should be 0"}, cites: {"usage of account 77"}},
 		},

@@ -36,13 +36,16 @@ const (
 	BudgetSpent         = "budget.spent" // a hundredth or less is: for hardly a call
 	AccountSuspended    = "account.suspended"
 	AccountActivated    = "account.activated"
-	SubscriptionChanged = "subscription.changed"
+	SubscriptionChanged = "subscription.changed" // it was made, changed, paid ahead or canceled
+	SubscriptionRenewed = "subscription.renewed" // its next period has begun
+	SubscriptionPastDue = "subscription.past_due"
+	SubscriptionEnded   = "subscription.ended"
 	LedgerUnbalanced    = "ledger.unbalanced" // the daily proof has failed
 )
 
 // Kinds are all kinds of events.
 func Kinds() []string {
-	return []string{CreditLow, BudgetLow, BudgetSpent, AccountSuspended, AccountActivated, SubscriptionChanged, LedgerUnbalanced}
+	return []string{CreditLow, BudgetLow, BudgetSpent, AccountSuspended, AccountActivated, SubscriptionChanged, SubscriptionRenewed, SubscriptionPastDue, SubscriptionEnded, LedgerUnbalanced}
 }
 
 // SignatureHeader carries "t=…,v1=…": see [Sign].

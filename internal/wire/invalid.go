@@ -217,6 +217,14 @@ func UnsupportedContent(message, part int, kind string) *Error {
 		"Invalid content type. "+clip(kind)+" is only supported by certain models.")
 }
 
+// MaxTokensAbovePlan is the 400 for an output limit above the plan's, which a bigger plan
+// may allow.
+func MaxTokensAbovePlan(param string, given, limit int) *Error {
+	e := MaxTokensTooLarge(param, given, limit)
+	e.Message = fmt.Sprintf("%s is too large: %d. Your plan supports at most %d completion tokens, whereas you provided %d.", param, given, limit, given)
+	return e
+}
+
 // MaxTokensTooLarge is the 400 for an output limit above the model's own.
 // param is the field the client used.
 func MaxTokensTooLarge(param string, given, limit int) *Error {

@@ -229,6 +229,7 @@ func TestTokenDependent(t *testing.T) {
 		err                  *Error
 		code, param, message string
 	}{
+		{MaxTokensAbovePlan("max_tokens", 20480, 4096), "invalid_value", "max_tokens", "max_tokens is too large: 20480. Your plan supports at most 4096 completion tokens, whereas you provided 20480."},
 		{MaxTokensTooLarge("max_tokens", 20480, 16384), "invalid_value", "max_tokens", "max_tokens is too large: 20480. This model supports at most 16384 completion tokens, whereas you provided 20480."},
 		{ContextLengthExceeded(8192, 8227, false), "context_length_exceeded", "messages", "This model's maximum context length is 8192 tokens. However, your messages resulted in 8227 tokens. Please reduce the length of the messages. (context_length_exceeded)"},
 		{ContextLengthExceeded(8192, 8193, true), "context_length_exceeded", "messages", "This model's maximum context length is 8192 tokens. However, your messages resulted in at least 8193 tokens. Please reduce the length of the messages. (context_length_exceeded)"},

@@ -139,7 +139,7 @@ func everyError() []*wire.Error {
 		wire.TooLargeForLimit("svc-pulse", 30000, 30601), wire.TooManyRunning("svc-pulse", 4),
 		wire.Internal(), wire.LedgerUnavailable(),
 		wire.UpstreamFailed(), wire.UpstreamCut(), wire.UpstreamTimeout(), wire.UpstreamOverloaded(), wire.Overloaded(2 * time.Second),
-		wire.MaxTokensTooLarge("max_tokens", 2, 1), wire.ContextLengthExceeded(1, 2, true), wire.JSONWordMissing(),
+		wire.MaxTokensTooLarge("max_tokens", 2, 1), wire.MaxTokensAbovePlan("max_tokens", 2, 1), wire.ContextLengthExceeded(1, 2, true), wire.JSONWordMissing(),
 		wire.UnsupportedParameter("tools"), wire.UnsupportedContent(0, 1, "image_url"),
 	}
 }
@@ -179,6 +179,7 @@ func TestErrors_Table(t *testing.T) {
 502 server_error upstream_timeout
 502 server_error upstream_overloaded
 503 server_error server_is_overloaded Retry-After=2 retry-after-ms=2000
+400 invalid_request_error invalid_value
 400 invalid_request_error invalid_value
 400 invalid_request_error context_length_exceeded
 400 invalid_request_error invalid_value

@@ -294,7 +294,10 @@ func (r *rows) OpenHolds(context.Context) (all []ledger.Receipt, err error) {
 	return all, nil
 }
 
-func (r *rows) Grants(_ context.Context, account string) ([]ledger.GrantBalance, error) {
+func (r *rows) GrantsOf(_ context.Context, account string, u ledger.Unit) ([]ledger.GrantBalance, error) {
+	if u != ledger.Credit {
+		return nil, nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.burn(account), nil
@@ -320,7 +323,15 @@ func (r *rows) charged(id string) (ledger.Charged, error) {
 	return out, nil
 }
 
-func (r *rows) Expiring(_ context.Context, t time.Time) (accounts []string, next time.Time, err error) {
+// Code finds none: nobody makes any.
+func (r *rows) Code(context.Context, [32]byte) (ledger.Code, error) {
+	return ledger.Code{}, ledger.ErrCode
+}
+
+func (r *rows) Expiring(_ context.Context, u ledger.Unit, t time.Time) (accounts []string, next time.Time, err error) {
+	if u != ledger.Credit {
+		return nil, next, nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, g := range r.grants {

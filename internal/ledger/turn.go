@@ -1,0 +1,67 @@
+package ledger
+
+import (
+	"context"
+	"time"
+
+	"github.com/parley-ai/parley/internal/audit"
+	"github.com/parley-ai/parley/internal/ident"
+	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/subscription"
+)
+
+// Turned is a [subscription.Turn] as the store writes it: with who made it and the
+// grants that it brings.
+type Turned struct {
+	subscription.Turn
+	Actor  string
+	Grants []Grant
+}
+
+// Period is a paid period that has begun and what it has included so far.
+type Period struct {
+	Number int64
+	Start  time.Time
+	Tokens int64
+	Credit money.Amount
+}
+
+// Turn writes one change of a subscription with what it includes, in one transaction,
+// and returns when that is durable. The actor is that of ctx. What the change has ended is
+// taken back. It fails with [subscription.ErrChanged] when somebody
+// else was first, [ErrAmount], [ErrAccount] or [ErrUnavailable].
+func (l *Ledger) Turn(ctx context.Context, t subscription.Turn) error {
+	if t.Credit < 0 || t.Credit > money.MaxAmount || t.Tokens < 0 || t.Tokens > int64(money.MaxAmount) {
+		return ErrAmount
+	}
+	op := &Turned{Turn: t, Actor: audit.Actor(ctx)}
+	for u, amount := range map[Unit]money.Amount{Credit: t.Credit, Tokens: money.Amount(t.Tokens)} {
+		if amount > 0 {
+			op.Grants = append(op.Grants, Grant{
+				ID: ident.New(ident.Grant), AccountID: t.Next.AccountID, Kind: Included, Unit: u, Amount: amount,
+				Priority: Included.Priority(), Note: "included in " + t.Next.Plan, Source: t.Source(), Actor: op.Actor,
+				CreatedAt: t.At, ExpiresAt: t.Next.IncludedUntil(), Subscription: t.Next.ID, Period: t.Next.Period,
+			})
+		}
+	}
+	b := l.book(t.Next.AccountID)
+	if err := b.announce(t.Credit, money.Amount(t.Tokens)); err != nil {
+		return err
+	}
+	p := &pending{op: Op{Turn: op}, done: make(chan struct{})}
+	p.apply = func(r Result) { b.grant(t.Credit, money.Amount(t.Tokens), r.Applied) }
+	l.send(p, false)
+	l.wait(p)
+	if p.err != nil {
+		return p.err
+	}
+	l.lookForExpiry()
+	if p.result.Refused != nil {
+		return p.result.Refused
+	}
+	if t.Replaced != nil || !t.Next.EndedAt.IsZero() {
+		_, err := l.ExpireDue(ctx, t.At)
+		return err
+	}
+	return nil
+}
