@@ -14,21 +14,22 @@ import (
 
 // bench is a ledger over sound maps, in a bubble, whose account was granted something.
 type bench struct {
+	t *testing.T
 	*ledger.Ledger
 	disk     *disk
 	progress *memory
 }
 
 // inBubble runs f in a bubble of its own.
-func inBubble(t *testing.T, credit money.Amount, f func(t *testing.T, b *bench)) {
+func inBubble(t *testing.T, credit money.Amount, f func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{disk: &disk{rows: newRows(account)}, progress: newMemory(nil)}
+		b := &bench{t: t, disk: &disk{rows: newRows(account)}, progress: newMemory(nil)}
 		b.open(t)
 		if credit > 0 {
 			b.grant(t, ledger.Grant{Amount: credit})
 		}
-		f(t, b)
+		f(b)
 		_ = b.Close() // a case that cares has asked
 		for _, law := range b.disk.broken {
 			t.Error(law)
@@ -72,7 +73,8 @@ func used(n int) ledger.Outcome { return ledger.Outcome{PromptTokens: 10, Comple
 // The smallest corrections are made, and what cannot be says how much is left.
 func TestCore_SmallestAmounts(t *testing.T) {
 	t.Parallel()
-	inBubble(t, 1000, func(t *testing.T, b *bench) {
+	inBubble(t, 1000, func(b *bench) {
+		t := b.t
 		ctx := context.Background()
 		if err := errors.Join(b.Adjust(ctx, account, 1, ""), b.Adjust(ctx, account, -1, "")); err != nil {
 			t.Error(err)
@@ -105,7 +107,8 @@ func TestCore_SmallestAmounts(t *testing.T) {
 // A hold that no number can say is refused and holds nothing.
 func TestCore_Overflow(t *testing.T) {
 	t.Parallel()
-	inBubble(t, 1000, func(t *testing.T, b *bench) {
+	inBubble(t, 1000, func(b *bench) {
+		t := b.t
 		c := b.call("req_1", 1<<40, 1)
 		c.Price.Output = money.MaxPerToken
 		if _, err := b.Reserve(c); !errors.Is(err, money.ErrOverflow) {
@@ -146,7 +149,8 @@ func TestCore_ToTheLast(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, tt.credit, func(t *testing.T, b *bench) {
+			inBubble(t, tt.credit, func(b *bench) {
+				t := b.t
 				c := b.call("req_1", tt.output, tt.least)
 				if tt.budget > 0 {
 					c.Budget = ledger.Budget{ID: "b", Amount: tt.budget}
@@ -167,7 +171,8 @@ func TestCore_ToTheLast(t *testing.T) {
 // not begun.
 func TestCore_Slots(t *testing.T) {
 	t.Parallel()
-	inBubble(t, 10_000, func(t *testing.T, b *bench) {
+	inBubble(t, 10_000, func(b *bench) {
+		t := b.t
 		h := b.reserve(t, b.call("req_1", 5, 5))
 		v := b.reserve(t, b.call("req_2", 5, 5))
 		if err := errors.Join(h.Persist(), v.Persist(), h.Durable(), v.Durable()); err != nil {
@@ -176,6 +181,9 @@ func TestCore_Slots(t *testing.T) {
 		h.Delivered(3)
 		if b.progress.claims != 2 || b.progress.now["req_1"] != 3 || len(b.disk.holds) != 2 {
 			t.Errorf("%d slots with %v, %d holds", b.progress.claims, b.progress.now, len(b.disk.holds))
+		}
+		if n := len(b.Running(account)); n != 2 || b.Balance(account).Running != 2 {
+			t.Errorf("%d calls run, want 2", n)
 		}
 		for _, r := range b.Running(account) {
 			if want := map[string]int{"req_1": 3}[r.RequestID]; r.CompletionTokens != want || r.State != ledger.Running {
@@ -203,7 +211,8 @@ func TestCore_Slots(t *testing.T) {
 // A hold is written without anybody who waits, and a receipt has its times.
 func TestCore_PersistDoesNotWait(t *testing.T) {
 	t.Parallel()
-	inBubble(t, 10_000, func(t *testing.T, b *bench) {
+	inBubble(t, 10_000, func(b *bench) {
+		t := b.t
 		h := b.reserve(t, b.call("req_1", 5, 5))
 		if err := h.Persist(); err != nil {
 			t.Fatal(err)
@@ -230,7 +239,8 @@ func TestCore_PersistDoesNotWait(t *testing.T) {
 // and ends what waits.
 func TestCore_Closed(t *testing.T) {
 	t.Parallel()
-	inBubble(t, 10_000, func(t *testing.T, b *bench) {
+	inBubble(t, 10_000, func(b *bench) {
+		t := b.t
 		full := errors.New("disk full")
 		b.SetAdmission(full)
 		if _, err := b.Reserve(b.call("req_1", 1, 1)); !errors.Is(err, full) || !errors.Is(b.Available(), ledger.ErrUnavailable) || b.Err() != nil {
@@ -248,7 +258,8 @@ func TestCore_Closed(t *testing.T) {
 		}
 	})
 	for _, end := range []fate{refused, unknown, panics, tooShort} {
-		inBubble(t, 10_000, func(t *testing.T, b *bench) {
+		inBubble(t, 10_000, func(b *bench) {
+			t := b.t
 			h := b.reserve(t, b.call("req_1", 1, 1))
 			b.disk.fates = func() fate { return end }
 			if _, err := h.Settle(used(1)); !errors.Is(err, ledger.ErrUnavailable) {
@@ -270,4 +281,111 @@ func TestCore_Closed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whatever changes the books says when it could not be made durable.
+func TestCore_NotDurable(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for name, change := range map[string]func(*bench) error{
+		"grant":       func(b *bench) error { _, err := b.Grant(ctx, ledger.Grant{AccountID: account, Amount: 1}); return err },
+		"adjust up":   func(b *bench) error { return b.Adjust(ctx, account, 1, "") },
+		"adjust down": func(b *bench) error { return b.Adjust(ctx, account, -1, "") },
+		"refund":      func(b *bench) error { _, err := b.Refund(ctx, "req_1", 1, ""); return err },
+		"expire":      func(b *bench) error { _, err := b.ExpireDue(ctx, time.Now().Add(time.Hour)); return err },
+	} {
+		inBubble(t, 1000, func(b *bench) {
+			t := b.t
+			b.grant(t, ledger.Grant{Amount: 100, ExpiresAt: time.Now().Add(time.Minute)})
+			if _, err := b.reserve(t, b.call("req_1", 5, 5)).Settle(used(5)); err != nil {
+				t.Fatal(err)
+			}
+			before := b.Balance(account)
+			b.disk.fates = func() fate { return refused }
+			if err := change(b); !errors.Is(err, ledger.ErrUnavailable) || !errors.Is(err, errDisk) {
+				t.Errorf("%s gives %v", name, err)
+			}
+			if after := b.Balance(account); after.Granted != before.Granted || after.Posted != before.Posted {
+				t.Errorf("%s: Balance %+v became %+v", name, before, after)
+			}
+		})
+	}
+}
+
+// Amounts to the end of what an operator may write, and of what an account can hold.
+func TestCore_LargestAmounts(t *testing.T) {
+	t.Parallel()
+	inBubble(t, money.MaxAmount, func(b *bench) {
+		t := b.t
+		ctx := context.Background()
+		for _, amount := range []money.Amount{money.MaxAmount + 1, -money.MaxAmount - 1} {
+			if err := b.Adjust(ctx, account, amount, ""); !errors.Is(err, ledger.ErrAmount) {
+				t.Errorf("Adjust by %s gives %v", amount, err)
+			}
+		}
+		if err := errors.Join(b.Adjust(ctx, account, -money.MaxAmount, ""), b.Adjust(ctx, account, money.MaxAmount, "")); err != nil {
+			t.Error(err)
+		}
+		const room = 1<<63 - 1 - 2*money.MaxAmount
+		for range int(room / money.MaxAmount) {
+			b.grant(t, ledger.Grant{Amount: money.MaxAmount})
+		}
+		if _, err := b.Grant(ctx, ledger.Grant{AccountID: account, Amount: room%money.MaxAmount + 1}); !errors.Is(err, ledger.ErrAmount) {
+			t.Errorf("one more than an account can hold gives %v", err)
+		}
+		b.grant(t, ledger.Grant{Amount: room % money.MaxAmount})
+		if got := b.Balance(account).Granted; got != 1<<63-1 {
+			t.Errorf("granted %d", got)
+		}
+	})
+}
+
+// Who ends grants is told when the next one ends, and to look again only when there is a
+// reason.
+func TestCore_ExpiryChanged(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 1000, func(b *bench) {
+		t := b.t
+		told := func() bool {
+			select {
+			case <-b.ExpiryChanged():
+				return true
+			default:
+				return false
+			}
+		}
+		if told() {
+			t.Error("a grant that never ends tells to look")
+		}
+		end := time.Now().Add(time.Minute).UTC()
+		b.grant(t, ledger.Grant{Amount: 500, Kind: ledger.Promo, ExpiresAt: end})
+		if !told() {
+			t.Error("a grant that ends does not tell to look")
+		}
+		if next, err := b.ExpireDue(t.Context(), end.Add(-time.Microsecond)); err != nil || !next.Equal(end) || b.Balance(account).Granted != 1500 {
+			t.Errorf("before its end: next %v, %v, %+v", next, err, b.Balance(account))
+		}
+		h := b.reserve(t, b.call("req_1", 65, 65)) // 1,400: 400 of what ends
+		if next, err := b.ExpireDue(t.Context(), end); err != nil || !next.IsZero() {
+			t.Errorf("at its end: next %v, %v", next, err)
+		}
+		if got, want := b.Balance(account), (ledger.Balance{Granted: 1400, Held: 1400, Expiring: 400, Running: 1}); got != want {
+			t.Errorf("at its end: %+v, want %+v", got, want)
+		}
+		if told() {
+			t.Error("told to look though the call still runs")
+		}
+		if err := h.Void(used(0)); err != nil || !told() {
+			t.Errorf("the call has ended, %v, and nobody is told to look", err)
+		}
+		if _, err := b.ExpireDue(t.Context(), end); err != nil {
+			t.Error(err)
+		}
+		if got, want := b.Balance(account), (ledger.Balance{Granted: 1000}); got != want {
+			t.Errorf("in the end: %+v, want %+v", got, want)
+		}
+		if b.reserve(t, b.call("req_2", 1, 1)).Void(used(0)) != nil || told() {
+			t.Error("told to look though nothing waits")
+		}
+	})
 }
