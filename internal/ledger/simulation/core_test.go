@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -387,5 +388,34 @@ func TestCore_ExpiryChanged(t *testing.T) {
 		if b.reserve(t, b.call("req_2", 1, 1)).Void(used(0)) != nil || told() {
 			t.Error("told to look though nothing waits")
 		}
+	})
+}
+
+// Grants that are on their way at once cannot overflow an account together.
+func TestCore_GrantsOnTheirWay(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 0, func(b *bench) {
+		t := b.t
+		ctx := context.Background()
+		for range 8 {
+			b.grant(t, ledger.Grant{Amount: money.MaxAmount})
+		}
+		const room = 1<<63 - 1 - 8*money.MaxAmount // more than one grant can be
+		b.disk.chance, b.disk.slow = rand.New(rand.NewPCG(1, 1)), time.Minute
+		ended := make(chan error, 2)
+		for _, amount := range []money.Amount{money.MaxAmount, room - money.MaxAmount - 5} {
+			go func() {
+				_, err := b.Grant(ctx, ledger.Grant{AccountID: account, Amount: amount})
+				ended <- err
+			}()
+			synctest.Wait() // it waits for the disk
+		}
+		if _, err := b.Grant(ctx, ledger.Grant{AccountID: account, Amount: 6}); !errors.Is(err, ledger.ErrAmount) {
+			t.Errorf("a grant beyond those on their way gives %v", err)
+		}
+		if err := errors.Join(<-ended, <-ended); err != nil {
+			t.Error(err)
+		}
+		b.grant(t, ledger.Grant{Amount: 5})
 	})
 }
