@@ -419,3 +419,25 @@ func TestCore_GrantsOnTheirWay(t *testing.T) {
 		b.grant(t, ledger.Grant{Amount: 5})
 	})
 }
+
+// Close waits for the commit that is under way.
+func TestCore_CloseWaits(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 1000, func(b *bench) {
+		t := b.t
+		h := b.reserve(t, b.call("req_1", 5, 5))
+		b.disk.chance, b.disk.slow = rand.New(rand.NewPCG(1, 1)), time.Minute
+		ended := make(chan error, 1)
+		go func() {
+			_, err := h.Settle(used(5))
+			ended <- err
+		}()
+		synctest.Wait() // the disk has it
+		if err := b.Close(); err != nil || len(b.disk.charges) != 1 {
+			t.Errorf("Close gives %v with %d charges on the disk, want the one under way", err, len(b.disk.charges))
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
