@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/big"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -75,6 +76,8 @@ func TestPrint(t *testing.T) {
 	}{
 		{0, "0", "0.00"},
 		{1, "0.000000001", "<0.000001"},
+		{999, "0.000000999", "<0.000001"},
+		{1_000, "0.000001", "0.000001"},
 		{1_999, "0.000001999", "0.000001"},
 		{285_623_170_482, "285.623170482", "285.62317"},
 		{100 * money.IU, "100", "100.00"},
@@ -121,6 +124,40 @@ func TestCostRange(t *testing.T) {
 	for _, u := range []money.Tokens{{Prompt: -1}, {Completion: -1}, {Cached: -1}, {Prompt: 1, Cached: 2}} {
 		if _, err := (money.Price{}).Cost(u); !errors.Is(err, money.ErrRange) {
 			t.Errorf("Cost(%+v) gives %v, want ErrRange", u, err)
+		}
+	}
+}
+
+// With an error comes nothing that could be taken for a result.
+func TestErrorsCarryNothing(t *testing.T) {
+	t.Parallel()
+	if got, err := money.Amount(math.MaxInt64).Add(1); got != 0 || !errors.Is(err, money.ErrOverflow) {
+		t.Errorf("Add past the end = %d, %v", got, err)
+	}
+	if got, err := (money.Price{Input: 1}).Cost(money.Tokens{Prompt: -1}); got != 0 || !errors.Is(err, money.ErrRange) {
+		t.Errorf("Cost of less than nothing = %d, %v", got, err)
+	}
+	if got, err := (money.Price{Input: 1 << 40}).Cost(money.Tokens{Prompt: 1 << 40}); got != 0 || !errors.Is(err, money.ErrOverflow) {
+		t.Errorf("Cost past the end = %d, %v", got, err)
+	}
+	long := strings.Repeat("9", 100)
+	if _, err := money.ParseAmount(long + "x"); err == nil || !strings.Contains(err.Error(), `"`+long[:40]+`"`) {
+		t.Errorf("the error repeats all that was given: %v", err)
+	}
+}
+
+func TestCost_ToTheEnd(t *testing.T) {
+	t.Parallel()
+	if got, err := (money.Price{Output: 1}).Cost(money.Tokens{Completion: math.MaxInt64}); got != math.MaxInt64 || err != nil {
+		t.Errorf("Cost = %d, %v, want the last number that fits", got, err)
+	}
+}
+
+func TestFree(t *testing.T) {
+	t.Parallel()
+	for p, want := range map[money.Price]bool{{}: true, {Input: 1}: false, {CachedInput: 1}: false, {Output: 1}: false} {
+		if got := p.Free(); got != want {
+			t.Errorf("%+v: Free() = %v", p, got)
 		}
 	}
 }

@@ -47,6 +47,12 @@ func (f *figures) check(t *testing.T, dir string, ws *witnesses, power bool) {
 		}
 	}
 	charges := receipts(t, db)
+	f.ofStarts = 0
+	for _, r := range charges {
+		if r.state == "recovered" {
+			f.ofStarts++
+		}
+	}
 	for _, w := range ws.list {
 		r, charged := charges[w.id]
 		delete(charges, w.id)

@@ -283,8 +283,8 @@ func (ws *witnesses) load(l *line, n int, seed uint64) {
 
 // figures are what a proof counts.
 type figures struct {
-	rounds, finished, streams, recovered, voided, lostTokens, ahead, unheard int
-	wrong                                                                    []string
+	rounds, finished, streams, recovered, voided, lostTokens, ahead, unheard, ofStarts int
+	wrong                                                                              []string
 }
 
 func (f *figures) found(format string, args ...any) {

@@ -13,8 +13,9 @@ import (
 
 // mutant is one small change of one file.
 type mutant struct {
-	file       string // relative to the module
+	file, fn   string // relative to the module; the function's name
 	line       int
+	nth        int // of those that read the same, from 1
 	from, to   int // bytes of the file that are replaced
 	with, what string
 	was, is    string // the line, before and after
@@ -22,7 +23,7 @@ type mutant struct {
 
 // id names the mutant in the list of equivalents: the number of its line may change.
 func (m *mutant) id() string {
-	return fmt.Sprintf("%s: %s => %s", m.file, strings.TrimSpace(m.was), strings.TrimSpace(m.is))
+	return fmt.Sprintf("%s %s %d: %s => %s", m.file, m.fn, m.nth, strings.TrimSpace(m.was), strings.TrimSpace(m.is))
 }
 
 // mutations returns every mutant of a file.
@@ -39,6 +40,7 @@ func mutations(file string) ([]*mutant, []byte, error) {
 	v := &visitor{file: file, text: text, fset: fset}
 	for _, d := range tree.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
+			v.fn, v.seen = f.Name.Name, map[string]int{}
 			v.function(f)
 			ast.Inspect(f.Body, v.visit)
 		}
@@ -50,6 +52,8 @@ type visitor struct {
 	file  string
 	text  []byte
 	fset  *token.FileSet
+	fn    string         // that is visited
+	seen  map[string]int // in it, how often a change reads so
 	found []*mutant
 }
 
@@ -69,8 +73,11 @@ func (v *visitor) replace(a, b token.Pos, with, what string) {
 	from, to := v.fset.Position(a).Offset, v.fset.Position(b).Offset
 	start := bytes.LastIndexByte(v.text[:from], '\n') + 1
 	end := max(to, from+bytes.IndexByte(v.text[from:], '\n')) // of a statement of several lines, its own
-	m := &mutant{file: v.file, line: v.fset.Position(a).Line, from: from, to: to, with: with, what: what, was: string(v.text[start:end])}
+	m := &mutant{file: v.file, fn: v.fn, line: v.fset.Position(a).Line, from: from, to: to, with: with, what: what, was: string(v.text[start:end])}
 	m.is = string(v.text[start:from]) + with + string(v.text[to:end])
+	change := m.was + " => " + m.is
+	v.seen[change]++
+	m.nth = v.seen[change]
 	v.found = append(v.found, m)
 }
 
