@@ -22,9 +22,12 @@ func TestConsole(t *testing.T) { //nolint:tparallel // its subtests are lines of
 	need(t, err == nil, "there is no chromium; `make setup` installs it")
 	s := start(t)
 
+	run(t, s, "account", "create", "other", "--plan", "free")
+	other := runJSON[struct{ ID string }](t, s, "account", "show", "other")
+
 	clientScript{
-		env:     []string{"CLAIM=" + claimLink(t, s), "CHROMIUM=" + chromium, "SHOTS=" + filepath.Join(root, "artifacts", "console")},
-		atLeast: 12, limit: 8 * time.Minute, saw: func(string, int) {},
+		env:     []string{"CLAIM=" + claimLink(t, s), "CHROMIUM=" + chromium, "OTHER=" + other.ID, "SHOTS=" + filepath.Join(root, "artifacts", "console")},
+		atLeast: 20, limit: 8 * time.Minute, saw: func(string, int) {},
 	}.run(t, program)
 }
 

@@ -61,9 +61,11 @@ type books interface {
 	Balance(accountID string) ledger.Balance
 }
 
-// Config is the rooms behind the console. All fields are required.
+// Config is the rooms behind the console. All fields but
+// Passkeys are required.
 type Config struct {
 	Gate     *member.Gate
+	Passkeys *member.Passkeys // nil where browsers make none for the public URL
 	Accounts accounts
 	Ledger   books
 	// PublicURL is where people reach the console: scheme and host. Links and passkeys are of
