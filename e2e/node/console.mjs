@@ -233,7 +233,7 @@ await check("one-time codes", async (problems) => {
   if (recovery.length !== 10) problems.push(`${recovery.length} recovery codes`);
   await glance(page, problems, shots("recovery-codes"));
   await page.goto("/security");
-  await glance(page, problems, shots("security-codes"));
+  await glance(page, problems, shots("security-with-codes"));
   const again = await (await context()).newPage();
   await again.goto("/sign-in?next=/members");
   await form(again, { Email: "ben@example.test", Password: password }, "Sign in");
