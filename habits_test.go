@@ -21,7 +21,9 @@ func TestHabits(t *testing.T) {
 	h := habits{
 		maxFile: 500, maxFunc: 70, maxTODO: 10,
 		longFiles: map[string]int{},
-		longFuncs: map[string]int{},
+		longFuncs: map[string]int{
+			"internal/console.routes": 200, // the one table of all pages: a row each, and nothing else
+		},
 	}
 	for _, problem := range h.check(readTree(t, ".")) {
 		t.Error(problem)

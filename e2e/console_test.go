@@ -22,10 +22,35 @@ func TestConsole(t *testing.T) { //nolint:tparallel // its subtests are lines of
 	need(t, err == nil, "there is no chromium; `make setup` installs it")
 	s := start(t)
 
+	run(t, s, "account", "create", "other", "--plan", "free")
+	other := runJSON[struct{ ID string }](t, s, "account", "show", "other")
+
+	claim := claimLink(t, s)
 	clientScript{
-		env:     []string{"CLAIM=" + claimLink(t, s), "CHROMIUM=" + chromium, "SHOTS=" + filepath.Join(root, "artifacts", "console")},
-		atLeast: 12, limit: 8 * time.Minute, saw: func(string, int) {},
+		env:     []string{"CLAIM=" + claim, "CHROMIUM=" + chromium, "OTHER=" + other.ID, "SHOTS=" + filepath.Join(root, "artifacts", "console")},
+		atLeast: 20, limit: 8 * time.Minute, saw: func(string, int) {},
 	}.run(t, program)
+
+	// What it did is in the audit log, and no secret is in the log of the server.
+	run(t, s, "ledger", "verify")
+	_, token, _ := strings.Cut(claim, "#")
+	for _, secret := range []string{token, "correct horse battery", "__Host-session"} {
+		if strings.Contains(s.Stderr(), secret) {
+			t.Errorf("the log has %q", secret)
+		}
+	}
+}
+
+// TestConsole_Types: the console's scripts are right as TypeScript, which their bundler does not check.
+func TestConsole_Types(t *testing.T) {
+	t.Parallel()
+	tsc := filepath.Join(root, "e2e", "node", "node_modules", ".bin", "tsc")
+	_, err := os.Stat(tsc)
+	need(t, err == nil, "there is no TypeScript; `make setup` installs it")
+	out, err := exec.CommandContext(t.Context(), tsc, "-p", filepath.Join(root, "internal", "console", "islands")).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 // claimLink is the link that the first start has printed.

@@ -12,6 +12,7 @@ import (
 	"github.com/parley-ai/parley/internal/api"
 	"github.com/parley-ai/parley/internal/config"
 	"github.com/parley-ai/parley/internal/console"
+	"github.com/parley-ai/parley/internal/member"
 	"github.com/parley-ai/parley/internal/telemetry"
 )
 
@@ -39,8 +40,12 @@ func (a *App) publicURL() *url.URL {
 // openConsole wires the pages.
 func (a *App) openConsole(log *telemetry.Lines) (*console.Server, error) {
 	proxies := a.config.TrustedProxies
+	passkeys, err := member.NewPasskeys(a.rooms.gate, a.publicURL())
+	if err != nil {
+		return nil, err
+	}
 	return console.New(console.Config{
-		Gate: a.rooms.gate, Accounts: a.rooms.accounts, Ledger: a.rooms.ledger,
+		Gate: a.rooms.gate, Passkeys: passkeys, Accounts: a.rooms.accounts, Ledger: a.rooms.ledger,
 		PublicURL: a.publicURL(), Log: log, Now: time.Now,
 		Address: func(r *http.Request) netip.Addr { return api.ClientAddress(r, proxies) },
 		Secure:  func(r *http.Request) bool { return api.Secure(r, proxies) },

@@ -16,6 +16,7 @@
 //  3. routes.go gets one line: method, path, who may, handler. The test of routes asks it as
 //     everybody, and the browser test loads it at every width in both themes, by itself.
 //  4. nav.go names every page of the design; the entry appears when its path has a route.
+//  5. finders in find.go gets a line where Find should find what the page shows.
 //
 // A handler that changes something answers `return v.seeOther("/keys?done=revoked")`; the
 // page then says so: `v.say(ok, "…")`. Its form begins with {{template "account" $}}, which
@@ -61,9 +62,11 @@ type books interface {
 	Balance(accountID string) ledger.Balance
 }
 
-// Config is the rooms behind the console. All fields are required.
+// Config is the rooms behind the console. All fields but
+// Passkeys are required.
 type Config struct {
 	Gate     *member.Gate
+	Passkeys *member.Passkeys // nil where browsers make none for the public URL
 	Accounts accounts
 	Ledger   books
 	// PublicURL is where people reach the console: scheme and host. Links and passkeys are of

@@ -10,8 +10,18 @@ import (
 
 // signInPage is what templates/sign-in.html shows.
 type signInPage struct {
-	Next string
-	Form *form
+	Next      string
+	Form      *form
+	Passkeys  bool   // work at this address
+	Elsewhere string // where they do, if they do not here
+}
+
+func (v *visit) signInData(f *form) signInPage {
+	p := signInPage{Next: v.next(), Form: f, Passkeys: v.passkeysHere()}
+	if v.s.Passkeys != nil && !p.Passkeys {
+		p.Elsewhere = v.s.PublicURL.String()
+	}
+	return p
 }
 
 func (v *visit) signInForm() *form {
@@ -33,12 +43,17 @@ func (s *Server) signInPage(v *visit) error {
 	if v.signedIn() {
 		return v.seeOther(v.next())
 	}
-	return v.page("sign-in", "Sign in", signInPage{v.next(), v.signInForm()})
+	return v.page("sign-in", "Sign in", v.signInData(v.signInForm()))
 }
 
 // signIn takes email and password. Whatever was wrong, the answer is one sentence.
 func (s *Server) signIn(v *visit) error {
-	token, _, err := s.Gate.SignIn(v.context(), member.Credentials{Email: v.value("email"), Password: v.r.PostFormValue("password")}, v.from(), v.token())
+	c := member.Credentials{Email: v.value("email"), Password: v.r.PostFormValue("password")}
+	token, session, err := s.Gate.SignIn(v.context(), c, v.from(), v.token())
+	if err == nil && session.Stage == member.Code {
+		v.keep(token)
+		return v.seeOther("/sign-in/code?next=" + url.QueryEscape(v.next()))
+	}
 	if err == nil {
 		return v.welcome(token)
 	}
@@ -50,7 +65,7 @@ func (s *Server) signIn(v *visit) error {
 	} else {
 		return err
 	}
-	return v.wrong("sign-in", "Sign in", signInPage{v.next(), f})
+	return v.wrong("sign-in", "Sign in", v.signInData(f))
 }
 
 // welcome gives the browser its session and sees whether it keeps it.
@@ -93,7 +108,7 @@ func (s *Server) switchAccount(v *visit) error {
 
 // provePage asks for the password again.
 func (s *Server) provePage(v *visit) error {
-	return v.page("prove", "Prove it is you", signInPage{v.next(), v.proveForm()})
+	return v.page("prove", "Prove it is you", v.signInData(v.proveForm()))
 }
 
 func (v *visit) proveForm() *form {
@@ -111,7 +126,7 @@ func (s *Server) prove(v *visit) error {
 		return err
 	}
 	if f.Failed() {
-		return v.wrong("prove", "Prove it is you", signInPage{v.next(), f})
+		return v.wrong("prove", "Prove it is you", v.signInData(f))
 	}
 	v.keep(token)
 	return v.seeOther(v.next())

@@ -39,17 +39,32 @@ func mask(q string) string {
 	return q
 }
 
-// hits is everything that the visitor may see and that q names.
-func (v *visit) hits(q string) []hit {
+// finders look for what q names, of what the visitor may see, a line a kind of thing.
+func finders() []func(v *visit, q string) []hit {
+	return []func(v *visit, q string) []hit{
+		(*visit).findAccounts,
+	}
+}
+
+// hits is everything that was found.
+func (v *visit) hits(q string) (all []hit) {
 	if q == "" {
 		return nil
 	}
-	var all []hit
-	if v.who.Member.Operator && v.s.paths["/operator/accounts/{id}"] {
-		for _, a := range v.s.Accounts.All() {
-			if names(q, a) {
-				all = append(all, hit{"/operator/accounts/" + a.ID, a.Name, "Account"})
-			}
+	for _, look := range finders() {
+		all = append(all, look(v, q)...)
+	}
+	return all
+}
+
+// findAccounts finds accounts for operators, where there is a page of them.
+func (v *visit) findAccounts(q string) (all []hit) {
+	if !v.who.Member.Operator || !v.s.paths["/operator/accounts/{id}"] {
+		return nil
+	}
+	for _, a := range v.s.Accounts.All() {
+		if names(q, a) {
+			all = append(all, hit{"/operator/accounts/" + a.ID, a.Name, "Account"})
 		}
 	}
 	return all

@@ -10,8 +10,12 @@ import (
 type securityPage struct {
 	Sessions []member.Session
 	This     string // the id of the visitor's own
-	Password *form
-	Themes   []theme
+	Passkeys []member.Passkey
+	// Here says that passkeys work at this address; Elsewhere is where they do otherwise.
+	Here      bool
+	Elsewhere string
+	Password  *form
+	Themes    []theme
 }
 
 // theme is one of the choices of how the console looks.
@@ -30,8 +34,14 @@ func (s *Server) security(v *visit) error {
 		"password": "The password is changed. Your other sessions have ended.",
 		"taste":    "Saved.",
 		"ended":    "The session has ended.",
+		"passkey":  "The passkey is added.",
+		"removed":  "The passkey is removed.",
+		"codes":    "One-time codes are off. Your other sessions have ended.",
 		"others":   "All other sessions have ended.",
 	})
+	if v.r.URL.Query().Get("refused") == "last" {
+		v.say(noteWarn, "The last way to sign in stays.", "Choose a password first, then remove the passkey.")
+	}
 	data, err := v.securityPage(v.passwordForm())
 	if err != nil {
 		return err
@@ -44,7 +54,13 @@ func (v *visit) securityPage(password *form) (securityPage, error) {
 	if err != nil {
 		return securityPage{}, err
 	}
-	p := securityPage{This: v.who.Session.ID, Password: password}
+	p := securityPage{This: v.who.Session.ID, Password: password, Here: v.passkeysHere()}
+	if v.s.Passkeys != nil && !p.Here {
+		p.Elsewhere = v.s.PublicURL.String()
+	}
+	if p.Passkeys, err = v.s.Gate.Store.Passkeys(v.context(), v.who.Member.ID); err != nil {
+		return securityPage{}, err
+	}
 	for _, x := range all {
 		if x.Stage == member.Open && !x.Ended(v.now) {
 			p.Sessions = append(p.Sessions, x)

@@ -52,7 +52,7 @@ func (s *Server) functions() template.FuncMap {
 		// Numbers and times.
 		"count": count, "plural": plural, "ago": ago, "moment": moment, "day": day, "clock": clock,
 		// Names.
-		"middle": middle, "agent": agentName,
+		"middle": middle, "agent": agentName, "passkeyID": passkeyID,
 		// Pictures; see chart.go and parts.go.
 		"meter": meter, "spark": spark, "status": s.status, "pill": s.pill,
 	}

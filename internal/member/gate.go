@@ -21,6 +21,7 @@ type Gate struct {
 	hasher    *hasher
 	accounts  accountThrottle
 	addresses addressThrottle
+	pending   memory[CodeSecret] // of members who are turning codes on
 }
 
 // NewGate returns a gate over store.
@@ -29,6 +30,7 @@ func NewGate(store Store) *Gate {
 		Store: store, Now: time.Now, hasher: newHasher(),
 		accounts:  accountThrottle{memory[guesses]{keep: accountForget}},
 		addresses: addressThrottle{memory[time.Time]{keep: 2 * time.Minute}},
+		pending:   memory[CodeSecret]{keep: pendingKeep},
 	}
 }
 
@@ -72,7 +74,7 @@ func (g *Gate) SignIn(ctx context.Context, c Credentials, from From, replaces To
 		g.accounts.right(email)
 	}
 	token, s := newSession(m.ID, "", stage, from, now)
-	return token, s, g.Store.SignIn(audit.WithActor(ctx, m.ID), s, replaces.Hash(), better)
+	return token, s, g.Store.SignIn(audit.WithActor(ctx, m.ID), Arrival{Session: s, Replaces: replaces.Hash(), Password: better})
 }
 
 // Visit returns who presents the token. It fails with [ErrNoSession], or with the store's
@@ -116,6 +118,11 @@ func (g *Gate) Prove(ctx context.Context, v *Visitor, password string, from From
 	if err := g.password(ctx, v, password, from); err != nil {
 		return "", err
 	}
+	return g.proved(ctx, v)
+}
+
+// proved notes a proof of the visitor and gives its session another token.
+func (g *Gate) proved(ctx context.Context, v *Visitor) (Token, error) {
 	s := v.Session
 	s.ProvedAt = g.Now().UTC().Truncate(time.Microsecond)
 	return g.turn(ctx, s)

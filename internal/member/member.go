@@ -131,9 +131,23 @@ type Store interface {
 	MemberByEmail(ctx context.Context, email string) (Member, error)
 	// Visitor returns the session of that hash and whose it is; [ErrNoSession] without one.
 	Visitor(ctx context.Context, hash Hash) (Visitor, error)
-	// SignIn adds s and deletes the session that it replaces, if there is one. password, where
-	// it is not empty, takes the place of the member's: the same one with a better hash.
-	SignIn(ctx context.Context, s Session, replaces Hash, password string) error
+	// Member fails with [ErrNotFound].
+	Member(ctx context.Context, id string) (Member, error)
+	// SignIn adds a session, and deletes the one that it replaces and those that have ended.
+	SignIn(ctx context.Context, a Arrival) error
+	// UseCode opens the session of hash as s, by a proof that nobody has used. It fails with
+	// [ErrWrong] or [ErrNoSession].
+	UseCode(ctx context.Context, hash Hash, s Session, p Proof) error
+	// SetCodes gives a member the secret of one-time codes, or none, and recovery codes, and
+	// ends all its sessions but the one of that id.
+	SetCodes(ctx context.Context, memberID, sessionID string, secret []byte, step int64, recovery []Hash) error
+	// Passkeys returns those of a member, the first made first.
+	Passkeys(ctx context.Context, memberID string) ([]Passkey, error)
+	// AddPasskey adds a passkey. It fails with [ErrWrong] for one that somebody has.
+	AddPasskey(ctx context.Context, p Passkey) error
+	// RemovePasskey fails with [ErrNotFound], and with [ErrLastMethod] where the member could
+	// not sign in without it.
+	RemovePasskey(ctx context.Context, memberID string, id []byte) error
 	// TouchSession notes that a session was used.
 	TouchSession(ctx context.Context, hash Hash, at time.Time) error
 	// TurnSession gives the session of hash the token, account, stage and proof of s.

@@ -58,6 +58,18 @@ type Session struct {
 	ProvedAt  time.Time // when the member last proved who it is
 }
 
+// Arrival is a sign-in.
+type Arrival struct {
+	Session Session
+	// Replaces is the session that it takes the place of; the zero Hash is none.
+	Replaces Hash
+	// Password, where it is not empty, takes the place of the member's: the same one with a
+	// better hash.
+	Password string
+	// Passkey is the one that was used, as it is now; nil is none.
+	Passkey *Passkey
+}
+
 // From says where a request comes from, for lists that people read.
 type From struct {
 	Address string // without a port

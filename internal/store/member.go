@@ -34,6 +34,11 @@ func memberBy(row *sql.Row) (m member.Member, err error) {
 	return m, err
 }
 
+// Member returns the member of that id, or [member.ErrNotFound].
+func (d *DB) Member(ctx context.Context, id string) (m member.Member, err error) {
+	return memberBy(d.read.QueryRowContext(ctx, `SELECT `+memberColumns+` FROM member m WHERE m.id = $1`, id))
+}
+
 // memberships returns the accounts of a member, the oldest first.
 func memberships(ctx context.Context, q interface {
 	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
@@ -177,8 +182,10 @@ func welcome(ctx context.Context, tx *sql.Tx, e member.Entry, kind member.LinkKi
 	if _, err := tx.ExecContext(ctx, `UPDATE member SET password = $1, operator = operator OR $2, totp = NULL WHERE id = $3`, m.Password, m.Operator, old.ID); err != nil {
 		return "", err
 	}
-	if _, err := tx.ExecContext(ctx, `DELETE FROM session WHERE member_id = $1`, old.ID); err != nil {
-		return "", err
+	for _, text := range []string{`DELETE FROM session WHERE member_id = $1`, `DELETE FROM recovery_code WHERE member_id = $1`} {
+		if _, err := tx.ExecContext(ctx, text, old.ID); err != nil {
+			return "", err
+		}
 	}
 	return old.ID, recordMember(audit.WithActor(ctx, old.ID), tx, audit.MemberUpdate, old.ID,
 		map[string]any{"password": "changed", "operator": old.Operator || m.Operator, "codes": "off"})

@@ -42,17 +42,24 @@ func (d *DB) Visitor(ctx context.Context, hash member.Hash) (v member.Visitor, e
 	return v, err
 }
 
-// SignIn adds a session in the place of another, and a better hash of the member's password.
-// Sessions of the member that have ended go with it.
-func (d *DB) SignIn(ctx context.Context, s member.Session, replaces member.Hash, password string) error {
+// SignIn adds a session in the place of another. Sessions of the member that have ended go
+// with it.
+func (d *DB) SignIn(ctx context.Context, a member.Arrival) error {
+	s := a.Session
 	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM session WHERE hash = $1 OR member_id = $2 AND (seen_at < $3 OR created_at < $4)`,
-			replaces[:], s.MemberID, micros(s.CreatedAt.Add(-member.IdleLimit)), micros(s.CreatedAt.Add(-member.LifeLimit))); err != nil {
+			a.Replaces[:], s.MemberID, micros(s.CreatedAt.Add(-member.IdleLimit)), micros(s.CreatedAt.Add(-member.LifeLimit))); err != nil {
 			return err
 		}
-		if password != "" {
-			res, err := tx.ExecContext(ctx, `UPDATE member SET password = $1 WHERE id = $2`, password, s.MemberID)
+		if a.Password != "" {
+			res, err := tx.ExecContext(ctx, `UPDATE member SET password = $1 WHERE id = $2`, a.Password, s.MemberID)
 			if err := one(res, err, member.ErrNotFound); err != nil {
+				return err
+			}
+		}
+		if p := a.Passkey; p != nil {
+			res, err := tx.ExecContext(ctx, `UPDATE passkey SET credential = $1, last_used_at = $2 WHERE id = $3 AND member_id = $4`, p.Credential, micros(p.UsedAt), p.ID, p.MemberID)
+			if err := one(res, err, member.ErrWrong); err != nil { // it was removed meanwhile
 				return err
 			}
 		}

@@ -1,1 +1,1 @@
-(()=>{var e=document.getElementById("f-token");e instanceof HTMLInputElement&&location.hash.length>1&&(e.value=location.hash.slice(1),history.replaceState(null,"",location.pathname),document.getElementById("f-email")?.focus());})();
+"use strict";(()=>{var e=document.getElementById("f-token");e instanceof HTMLInputElement&&location.hash.length>1&&(e.value=location.hash.slice(1),history.replaceState(null,"",location.pathname),document.getElementById("f-email")?.focus());})();
