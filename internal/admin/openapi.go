@@ -122,10 +122,10 @@ func structOf(t reflect.Type, all object) object {
 	name = strings.ReplaceAll(name, " ", "")
 	properties, required := object{}, []string{}
 	if _, ok := all[name]; !ok && name != "" {
-		all[name] = object{} // it may be in itself
-		for field := range t.Fields() {
+		all[name] = object{}                             // it may be in itself
+		for _, field := range reflect.VisibleFields(t) { // those of what is embedded among them
 			key, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if key == "-" {
+			if key == "-" || field.Anonymous {
 				continue
 			}
 			properties[key] = schemaOf(field.Type, all)
