@@ -44,8 +44,11 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
+	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/telemetry"
 )
 
@@ -59,6 +62,34 @@ type accounts interface {
 // books is what the console asks of ledger.Ledger.
 type books interface {
 	Balance(accountID string) ledger.Balance
+	Spending(accountID string, b ledger.Budget) ledger.Spending
+	Running(accountID string) []ledger.Receipt
+}
+
+// keyring is what the console asks of apikey.Keyring.
+type keyring interface {
+	List(accountID string) []apikey.Key
+	Find(id string) (apikey.Key, bool)
+	Create(ctx context.Context, n apikey.NewKey) (apikey.Key, apikey.Secret, error)
+	Change(ctx context.Context, id string, c apikey.Change) (apikey.Key, error)
+	Revoke(ctx context.Context, id string) (apikey.Key, error)
+	Rotate(ctx context.Context, id string, overlap time.Duration) (fresh apikey.Key, s apikey.Secret, old apikey.Key, err error)
+}
+
+// models is what the console asks of catalog.Catalog.
+type models interface {
+	List(now time.Time) []*catalog.Model
+}
+
+// limits is what the console asks of ratelimit.Limiter.
+type limits interface {
+	InUse(now time.Time, accountID string) ratelimit.InUse
+}
+
+// usage is what the console reads of ended calls, in package store.
+type usage interface {
+	UsageOf(ctx context.Context, f ledger.UsageFilter, by ledger.By) ([]ledger.Usage, error)
+	ReceiptPage(ctx context.Context, f ledger.Filter) (ledger.Page, error)
 }
 
 // Config is the rooms behind the console. All fields are required.
@@ -66,6 +97,13 @@ type Config struct {
 	Gate     *member.Gate
 	Accounts accounts
 	Ledger   books
+	Keys     keyring
+	Models   models
+	Limits   limits
+	Usage    usage
+	// PartLimit bounds the time for each part of a page that is read from the database and
+	// that the page can do without: it is missing rather than late.
+	PartLimit time.Duration
 	// PublicURL is where people reach the console: scheme and host. Links and passkeys are of
 	// it.
 	PublicURL *url.URL
@@ -87,12 +125,13 @@ type Server struct {
 	assets  *assets
 	foreign *http.CrossOriginProtection
 	paths   map[string]bool // of pages, for the navigation
+	once    *once
 }
 
 // New returns the console. It fails when a template or an asset is broken, which a test
 // would have told, or when the public URL is no origin.
 func New(c Config) (*Server, error) {
-	s := &Server{Config: c, mux: http.NewServeMux(), foreign: http.NewCrossOriginProtection(), paths: map[string]bool{}}
+	s := &Server{Config: c, mux: http.NewServeMux(), foreign: http.NewCrossOriginProtection(), paths: map[string]bool{}, once: newOnce()}
 	// Behind a proxy that asks with another Host, a browser's Origin is the public one.
 	if err := s.foreign.AddTrustedOrigin(c.PublicURL.Scheme + "://" + c.PublicURL.Host); err != nil {
 		return nil, err

@@ -168,3 +168,30 @@ func agentName(agent string) string {
 	}
 	return browser
 }
+
+// join is names in a list: "a, b and c".
+func join(names []string) string {
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return strings.Join(names, "")
+}
+
+// wait is a short time from now: "644 ms", "4 s", or nothing.
+func wait(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return ""
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds()+1, 10) + " ms"
+	}
+	return strconv.Itoa(int((d+time.Second-1)/time.Second)) + " s"
+}
+
+// seconds is a duration in a list: "0.42", or a dash for none.
+func seconds(d time.Duration) string {
+	if d <= 0 {
+		return "–"
+	}
+	return strconv.FormatFloat(d.Seconds(), 'f', 2, 64)
+}

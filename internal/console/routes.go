@@ -53,6 +53,16 @@ func routes() []route {
 		// Playground.
 
 		// API keys.
+		{"GET", "/keys", forMember, (*Server).keys},
+		{"GET", "/keys/new", forMember, proved((*Server).newKeyPage)},
+		{"POST", "/keys/new", forMember, proved((*Server).createKey)},
+		{"GET", "/keys/{id}", forMember, (*Server).keySummary},
+		{"GET", "/keys/{id}/edit", forMember, proved((*Server).editKeyPage)},
+		{"POST", "/keys/{id}/edit", forMember, proved((*Server).editKey)},
+		{"GET", "/keys/{id}/rotate", forMember, proved((*Server).rotateKeyPage)},
+		{"POST", "/keys/{id}/rotate", forMember, proved((*Server).rotateKey)},
+		{"GET", "/keys/{id}/revoke", forMember, (*Server).revokeKeyPage},
+		{"POST", "/keys/{id}/revoke", forMember, (*Server).revokeKey},
 
 		// Models.
 

@@ -50,7 +50,7 @@ func (s *Server) functions() template.FuncMap {
 		// Money; see format.go.
 		"balance": balance, "spent": spent, "row": row, "exact": exact,
 		// Numbers and times.
-		"count": count, "plural": plural, "ago": ago, "moment": moment, "day": day, "clock": clock,
+		"count": count, "plural": plural, "ago": ago, "moment": moment, "day": day, "clock": clock, "seconds": seconds,
 		// Names.
 		"middle": middle, "agent": agentName,
 		// Pictures; see chart.go and parts.go.

@@ -34,6 +34,7 @@ type visit struct {
 	notes   []note
 	status  int
 	err     error
+	missed  error // why a part of the page is missing
 }
 
 func (s *Server) newVisit(w http.ResponseWriter, r *http.Request, rt route) *visit {
@@ -249,6 +250,9 @@ func (v *visit) close() {
 	}
 	if level == slog.LevelError && v.err != nil {
 		line.String("error", v.err.Error())
+	}
+	if v.missed != nil {
+		line.String("missing", v.missed.Error())
 	}
 	if stack != "" {
 		line.String("stack", stack)
