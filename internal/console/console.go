@@ -49,6 +49,7 @@ import (
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
 	"github.com/parley-ai/parley/internal/ratelimit"
+	"github.com/parley-ai/parley/internal/refusal"
 	"github.com/parley-ai/parley/internal/telemetry"
 )
 
@@ -76,8 +77,8 @@ type keyring interface {
 	Rotate(ctx context.Context, id string, overlap time.Duration) (fresh apikey.Key, s apikey.Secret, old apikey.Key, err error)
 }
 
-// models is what the console asks of catalog.Catalog.
-type models interface {
+// offers is what the console asks of catalog.Catalog.
+type offers interface {
 	List(now time.Time) []*catalog.Model
 }
 
@@ -86,10 +87,13 @@ type limits interface {
 	InUse(now time.Time, accountID string) ratelimit.InUse
 }
 
-// usage is what the console reads of ended calls, in package store.
-type usage interface {
-	UsageOf(ctx context.Context, f ledger.UsageFilter, by ledger.By) ([]ledger.Usage, error)
+// records is what the console asks of the store about calls that were made and credit.
+type records interface {
 	ReceiptPage(ctx context.Context, f ledger.Filter) (ledger.Page, error)
+	UsageOf(ctx context.Context, f ledger.UsageFilter, by ledger.By) ([]ledger.Usage, error)
+	Pace(ctx context.Context, accountID string, now time.Time) (ledger.Pace, error)
+	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
+	Refusals(ctx context.Context, f refusal.Filter) ([]refusal.Record, error)
 }
 
 // Config is the rooms behind the console. All fields are required.
@@ -98,9 +102,9 @@ type Config struct {
 	Accounts accounts
 	Ledger   books
 	Keys     keyring
-	Models   models
+	Catalog  offers
 	Limits   limits
-	Usage    usage
+	Records  records
 	// PartLimit bounds the time for each part of a page that is read from the database and
 	// that the page can do without: it is missing rather than late.
 	PartLimit time.Duration

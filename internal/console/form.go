@@ -17,12 +17,12 @@ type field struct {
 	Optional                bool
 	Focus                   bool
 	// Choices makes the field a list of them, Rows a text of so many lines.
-	Choices []option
+	Choices []formOption
 	Rows    int
 }
 
-// option is a value that a field can have, and its name for people.
-type option struct{ Value, Name string }
+// formOption is a value that a field can have, and its name for people.
+type formOption struct{ Value, Name string }
 
 // form is the fields of a page and what was typed into them.
 type form struct {

@@ -81,16 +81,16 @@ func (s *Server) keySummary(v *visit) error {
 		p.Sum = &x
 	}
 	p.Limits = limitRows("", ratelimit.Limits{Requests: k.RPM, Tokens: k.TPM}, s.Limits.InUse(v.now, v.account.ID).Keys[k.ID])
-	if us, ok := part(v, func(ctx context.Context) ([]ledger.Usage, error) {
-		return s.Usage.UsageOf(ctx, ledger.UsageFilter{AccountID: v.account.ID, KeyID: k.ID, From: firstOfMonth(v.now), To: midnight(v.now).AddDate(0, 0, 1)}, ledger.ByKey)
+	if us, ok := partial(v, func(ctx context.Context) ([]ledger.Usage, error) {
+		return s.Records.UsageOf(ctx, ledger.UsageFilter{AccountID: v.account.ID, KeyID: k.ID, From: firstOfMonth(v.now), To: midnight(v.now).AddDate(0, 0, 1)}, ledger.ByKey)
 	}); ok {
 		p.Month = new(ledger.Usage)
 		if len(us) > 0 {
 			p.Month = &us[0]
 		}
 	}
-	page, ok := part(v, func(ctx context.Context) (ledger.Page, error) {
-		return s.Usage.ReceiptPage(ctx, ledger.Filter{AccountID: v.account.ID, KeyID: k.ID, Limit: receiptsOfKey})
+	page, ok := partial(v, func(ctx context.Context) (ledger.Page, error) {
+		return s.Records.ReceiptPage(ctx, ledger.Filter{AccountID: v.account.ID, KeyID: k.ID, Limit: receiptsOfKey})
 	})
 	p.Receipts, p.Read = page.Receipts, ok
 	return v.page("key", k.Name, p)

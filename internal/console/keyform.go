@@ -30,8 +30,8 @@ type modelChoice struct {
 
 // Choices of the form.
 var (
-	keyLives   = []option{{"30", "In 30 days"}, {"90", "In 90 days"}, {"365", "In 365 days"}, {"date", "At the end of a day"}, {"never", "Never"}}
-	budgetKind = []option{{"month", "A month"}, {"total", "In all"}}
+	keyLives   = []formOption{{"30", "In 30 days"}, {"90", "In 90 days"}, {"365", "In 365 days"}, {"date", "At the end of a day"}, {"never", "Never"}}
+	budgetKind = []formOption{{"month", "A month"}, {"total", "In all"}}
 )
 
 const (
@@ -83,7 +83,7 @@ func (v *visit) keyForm(k *apikey.Key) keyForm {
 
 // offer lists the models of the plan, and those that the key has already.
 func (f *keyForm) offer(v *visit, chosen, has []string) {
-	for _, m := range v.s.Models.List(v.now) {
+	for _, m := range v.s.Catalog.List(v.now) {
 		on := m.OnPlan(f.plan.ID)
 		if on || slices.Contains(has, m.ID) {
 			f.Models = append(f.Models, modelChoice{m.ID, slices.Contains(chosen, m.ID), !on})
@@ -160,7 +160,7 @@ func (f keyForm) expiry(now time.Time) time.Time {
 		return last.AddDate(0, 0, 1)
 	}
 	days, err := strconv.Atoi(choice)
-	if err != nil || !slices.ContainsFunc(keyLives, func(o option) bool { return o.Value == choice }) {
+	if err != nil || !slices.ContainsFunc(keyLives, func(o formOption) bool { return o.Value == choice }) {
 		f.fail("expires", "Choose when the key ends.")
 	}
 	return now.AddDate(0, 0, days)

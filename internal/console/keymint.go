@@ -110,7 +110,7 @@ func (v *visit) keyFacts(k *apikey.Key) keyFacts {
 }
 
 // overlaps are how long a key can work beside the one that replaces it.
-var overlaps = []option{{"0s", "Not at all: it is revoked"}, {"1h", "1 hour"}, {"24h", "24 hours"}, {"168h", "7 days"}, {"720h", "30 days"}}
+var overlaps = []formOption{{"0s", "Not at all: it is revoked"}, {"1h", "1 hour"}, {"24h", "24 hours"}, {"168h", "7 days"}, {"720h", "30 days"}}
 
 func (v *visit) rotateForm() *form {
 	return v.form(field{Name: "overlap", Label: "The old secret works for", Value: "24h", Choices: overlaps, Hint: "Long enough to put the new one everywhere the old one is.", Wide: "w3"})

@@ -25,17 +25,17 @@ type keysPage struct {
 	Keys     []keyRow
 	Query    string
 	Status   string
-	Statuses []option
-	Chips    []chip // of filters that are on
-	Owners   bool   // whether their column is shown
-	Any      bool   // whether there are keys at all
-	Counted  bool   // whether usage could be read
-	Top      int64  // of the sparks
+	Statuses []formOption
+	Chips    []filterChip // of filters that are on
+	Owners   bool         // whether their column is shown
+	Any      bool         // whether there are keys at all
+	Counted  bool         // whether usage could be read
+	Top      int64        // of the sparks
 	Pager    pager
 }
 
-// chip is a filter that is on; its link takes it off.
-type chip struct{ Name, Link string }
+// filterChip is a filter that is on; its link takes it off.
+type filterChip struct{ Name, Link string }
 
 // keyRow is a key in a list.
 type keyRow struct {
@@ -54,14 +54,14 @@ type budgetUse struct {
 }
 
 // keyStates are what the list can be filtered by.
-var keyStates = []option{{"", "Active and expiring"}, {"ended", "Revoked and expired"}, {"all", "All"}}
+var keyStates = []formOption{{"", "Active and expiring"}, {"ended", "Revoked and expired"}, {"all", "All"}}
 
 // keys lists the account's keys: an owner's all, a member's own.
 func (s *Server) keys(v *visit) error {
 	v.sayRevoked()
 	q := v.r.URL.Query()
 	p := keysPage{Query: mask(strings.TrimSpace(q.Get("q"))), Status: q.Get("status"), Statuses: keyStates, Owners: v.role != member.Regular}
-	if !slices.ContainsFunc(keyStates, func(o option) bool { return o.Value == p.Status }) {
+	if !slices.ContainsFunc(keyStates, func(o formOption) bool { return o.Value == p.Status }) {
 		p.Status = ""
 	}
 	var found []apikey.Key
@@ -94,10 +94,10 @@ func (s *Server) keys(v *visit) error {
 		p.Top = max(p.Top, slices.Max(append(r.Week, 0)))
 	}
 	if p.Query != "" {
-		p.Chips = append(p.Chips, chip{p.Query, v.with("q", "")})
+		p.Chips = append(p.Chips, filterChip{p.Query, v.with("q", "")})
 	}
-	if i := slices.IndexFunc(keyStates, func(o option) bool { return o.Value == p.Status }); p.Status != "" {
-		p.Chips = append(p.Chips, chip{keyStates[i].Name, v.with("status", "")})
+	if i := slices.IndexFunc(keyStates, func(o formOption) bool { return o.Value == p.Status }); p.Status != "" {
+		p.Chips = append(p.Chips, filterChip{keyStates[i].Name, v.with("status", "")})
 	}
 	return v.page("keys", "API keys", p)
 }
@@ -137,7 +137,7 @@ func keyState(k *apikey.Key, now time.Time) (kind, words string) {
 
 // keyRows adds to keys what was spent with them; false when that cannot be read.
 func (v *visit) keyRows(keys []apikey.Key) ([]keyRow, bool) {
-	spent, ok := part(v, v.keySpending)
+	spent, ok := partial(v, v.keySpending)
 	rows := make([]keyRow, len(keys))
 	for i, k := range keys {
 		r := keyRow{Key: k, Owner: v.owner(&k), Budget: v.budgetUse(&k)}
@@ -166,7 +166,7 @@ func (v *visit) keySpending(ctx context.Context) (k keySpending, err error) {
 			return byKey
 		}
 		var us []ledger.Usage
-		us, err = v.s.Usage.UsageOf(ctx, ledger.UsageFilter{AccountID: v.account.ID, From: from, To: to}, ledger.ByKey)
+		us, err = v.s.Records.UsageOf(ctx, ledger.UsageFilter{AccountID: v.account.ID, From: from, To: to}, ledger.ByKey)
 		for _, u := range us {
 			byKey[u.Group] = u.Charge
 		}

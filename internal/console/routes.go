@@ -48,7 +48,7 @@ func routes() []route {
 		{"POST", "/find", forPerson, (*Server).find},
 
 		// Overview.
-		{"GET", "/", forPerson, (*Server).home},
+		{"GET", "/", forPerson, (*Server).overview},
 
 		// Playground.
 
@@ -65,12 +65,15 @@ func routes() []route {
 		{"POST", "/keys/{id}/revoke", forMember, (*Server).revokeKey},
 
 		// Models.
+		{"GET", "/models", forMember, (*Server).models},
+		{"GET", "/models/{id}", forMember, (*Server).model},
 
 		// Requests.
 
 		// Usage.
 
 		// Limits.
+		{"GET", "/limits", forMember, (*Server).limitsShown},
 
 		// Billing.
 

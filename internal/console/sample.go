@@ -61,10 +61,29 @@ func (v *visit) sample(lang, model string) string {
 // exampleModel is the first model that the account may use, with the key if one is given.
 func (v *visit) exampleModel(k *apikey.Key) string {
 	plan := v.account.PlanAt(v.now)
-	for _, m := range v.s.Models.List(v.now) {
+	for _, m := range v.s.Catalog.List(v.now) {
 		if m.OnPlan(plan) && (k == nil || k.Models == nil || slices.Contains(k.Models, m.ID)) {
 			return m.ID
 		}
 	}
 	return "a-model-of-your-plan"
+}
+
+// sampleLanguages are those in which calls are shown.
+var sampleLanguages = []formOption{{"curl", "curl"}, {"python", "Python"}, {"node", "Node"}, {"go", "Go"}}
+
+// samplePage is a sample in the language of the address, with links to the others.
+func (v *visit) samplePage(id, model string) snippet {
+	lang := v.r.URL.Query().Get("lang")
+	if _, ok := samples[lang]; !ok {
+		lang = "curl"
+	}
+	s := snippet{ID: id, Text: v.sample(lang, model)}
+	for _, l := range sampleLanguages {
+		s.Others = append(s.Others, language{l.Name, v.with("lang", l.Value) + "#" + id, l.Value == lang})
+		if l.Value == lang {
+			s.Language = l.Name
+		}
+	}
+	return s
 }

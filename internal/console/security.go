@@ -104,6 +104,3 @@ func (s *Server) endOthers(v *visit) error {
 	}
 	return v.seeOther("/security?done=others")
 }
-
-// home is the first page of who signs in.
-func (s *Server) home(v *visit) error { return v.seeOther("/security") }

@@ -35,6 +35,7 @@ type world struct {
 	keys     *apikey.Keyring
 	books    *ledger.Ledger
 	limiter  *ratelimit.Limiter
+	catalog  *catalog.Catalog
 	console  *console.Server
 	log      *strings.Builder
 
@@ -64,11 +65,15 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, db: db, gate: member.NewGate(db), accounts: account.NewDirectory(db), log: &strings.Builder{}}
 	w.accounts.SetPlans([]account.Plan{{ID: "pro", RPM: 600, TPM: 600_000, Concurrency: 64}})
 	w.keys, w.books, w.limiter = apikey.NewKeyring(db, w.accounts), books, ratelimit.New(time.Now())
-	models, err := catalog.New([]catalog.Model{
+	offered := []catalog.Model{
 		{ID: "svc-pulse", Description: "Small and quick.", ContextWindow: 8192, MaxOutput: 2048, Price: money.Price{Input: 1000, Output: 3000}, Plans: []string{"pro"}, Targets: []catalog.Target{{Upstream: "local", Model: "a"}}},
 		{ID: "svc-titan", Description: "Large.", ContextWindow: 32768, MaxOutput: 4096, Price: money.Price{Input: 12000, Output: 36000}, Plans: []string{"pro"}, Targets: []catalog.Target{{Upstream: "local", Model: "b"}}},
 		{ID: "house-70b", Description: "Ours.", ContextWindow: 32768, MaxOutput: 4096, Price: money.Price{Input: 12000, Output: 36000}, Plans: []string{"scale"}, Targets: []catalog.Target{{Upstream: "local", Model: "c"}}},
-	})
+	}
+	if err := db.SaveCatalog(t.Context(), offered, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.catalog, err = catalog.New(offered)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +81,7 @@ func newWorld(t *testing.T) *world {
 	public, _ := url.Parse("http://localhost:8080")
 	w.console, err = console.New(console.Config{
 		Gate: w.gate, Accounts: w.accounts, Ledger: books, PublicURL: public,
-		Keys: w.keys, Models: models, Limits: w.limiter, Usage: db, PartLimit: time.Minute,
+		Keys: w.keys, Catalog: w.catalog, Limits: w.limiter, Records: db, PartLimit: time.Minute,
 		Address: func(r *http.Request) netip.Addr {
 			a, _ := netip.ParseAddrPort(r.RemoteAddr)
 			return a.Addr()

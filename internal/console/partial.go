@@ -2,9 +2,9 @@ package console
 
 import "context"
 
-// part reads a part that the page can do without, within the time that it has. ok is false
+// partial reads a part that the page can do without, within the time that it has. ok is false
 // when there is nothing to show of it; why is in the log.
-func part[T any](v *visit, read func(context.Context) (T, error)) (got T, ok bool) {
+func partial[T any](v *visit, read func(context.Context) (T, error)) (got T, ok bool) {
 	ctx, cancel := context.WithTimeout(v.context(), v.s.PartLimit)
 	defer cancel()
 	got, err := read(ctx)
