@@ -130,12 +130,13 @@ type Server struct {
 	foreign *http.CrossOriginProtection
 	paths   map[string]bool // of pages, for the navigation
 	once    *once
+	play    *playground
 }
 
 // New returns the console. It fails when a template or an asset is broken, which a test
 // would have told, or when the public URL is no origin.
 func New(c Config) (*Server, error) {
-	s := &Server{Config: c, mux: http.NewServeMux(), foreign: http.NewCrossOriginProtection(), paths: map[string]bool{}, once: newOnce()}
+	s := &Server{Config: c, mux: http.NewServeMux(), foreign: http.NewCrossOriginProtection(), paths: map[string]bool{}, once: newOnce(), play: &playground{keys: c.Keys, held: map[string]heldKey{}}}
 	// Behind a proxy that asks with another Host, a browser's Origin is the public one.
 	if err := s.foreign.AddTrustedOrigin(c.PublicURL.Scheme + "://" + c.PublicURL.Host); err != nil {
 		return nil, err

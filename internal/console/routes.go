@@ -51,6 +51,8 @@ func routes() []route {
 		{"GET", "/", forPerson, (*Server).overview},
 
 		// Playground.
+		{"GET", "/playground", forMember, (*Server).playgroundPage},
+		{"POST", "/playground/key", forMember, (*Server).playgroundKey},
 
 		// API keys.
 		{"GET", "/keys", forMember, (*Server).keys},

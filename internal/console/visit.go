@@ -183,8 +183,13 @@ func (v *visit) pageWith(status int, name, title string, data any) error {
 
 // write sends a page.
 func (v *visit) write(status int, body []byte) {
+	v.writeAs(status, "text/html; charset=utf-8", body)
+}
+
+// writeAs sends something of that media type.
+func (v *visit) writeAs(status int, kind string, body []byte) {
 	h := v.w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Type", kind)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	v.status = status
 	v.w.WriteHeader(status)

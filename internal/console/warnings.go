@@ -84,7 +84,7 @@ func (v *visit) refusalWarnings() []warning {
 
 func (v *visit) keyWarnings() (all []warning) {
 	for _, k := range v.s.Keys.List(v.account.ID) {
-		if !v.mayKey(&k) || k.Status(v.now) != "active" || k.Name == playgroundName {
+		if !v.mayKey(&k) || k.Status(v.now) != "active" || k.Name == playgroundName && k.ExpiresAt.Sub(v.now) <= playgroundLife {
 			continue
 		}
 		link, do := "/keys/"+k.ID, "Show"
@@ -97,6 +97,3 @@ func (v *visit) keyWarnings() (all []warning) {
 	}
 	return all
 }
-
-// playgroundName is the name of keys that the playground makes for itself.
-const playgroundName = "playground"
