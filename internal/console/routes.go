@@ -53,19 +53,34 @@ func routes() []route {
 		{"POST", "/find", forPerson, (*Server).find},
 
 		// Overview.
-		{"GET", "/", forPerson, (*Server).home},
+		{"GET", "/", forPerson, (*Server).overview},
 
 		// Playground.
+		{"GET", "/playground", forMember, (*Server).playgroundPage},
+		{"POST", "/playground/key", forMember, (*Server).playgroundKey},
 
 		// API keys.
+		{"GET", "/keys", forMember, (*Server).keys},
+		{"GET", "/keys/new", forMember, proved((*Server).newKeyPage)},
+		{"POST", "/keys/new", forMember, proved((*Server).createKey)},
+		{"GET", "/keys/{id}", forMember, (*Server).keySummary},
+		{"GET", "/keys/{id}/edit", forMember, proved((*Server).editKeyPage)},
+		{"POST", "/keys/{id}/edit", forMember, proved((*Server).editKey)},
+		{"GET", "/keys/{id}/rotate", forMember, proved((*Server).rotateKeyPage)},
+		{"POST", "/keys/{id}/rotate", forMember, proved((*Server).rotateKey)},
+		{"GET", "/keys/{id}/revoke", forMember, (*Server).revokeKeyPage},
+		{"POST", "/keys/{id}/revoke", forMember, (*Server).revokeKey},
 
 		// Models.
+		{"GET", "/models", forMember, (*Server).models},
+		{"GET", "/models/{id}", forMember, (*Server).model},
 
 		// Requests.
 
 		// Usage.
 
 		// Limits.
+		{"GET", "/limits", forMember, (*Server).limitsShown},
 
 		// Billing.
 

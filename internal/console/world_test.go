@@ -12,9 +12,13 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/console"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
+	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/store"
 	"github.com/parley-ai/parley/internal/telemetry"
 )
@@ -28,6 +32,10 @@ type world struct {
 	db       *store.DB
 	gate     *member.Gate
 	accounts *account.Directory
+	keys     *apikey.Keyring
+	books    *ledger.Ledger
+	limiter  *ratelimit.Limiter
+	catalog  *catalog.Catalog
 	console  *console.Server
 	log      *strings.Builder
 
@@ -55,11 +63,25 @@ func newWorld(t *testing.T) *world {
 		db.Close()
 	})
 	w := &world{t: t, db: db, gate: member.NewGate(db), accounts: account.NewDirectory(db), log: &strings.Builder{}}
-	w.accounts.SetPlans([]account.Plan{{ID: "pro", RPM: 600}})
+	w.accounts.SetPlans([]account.Plan{{ID: "pro", RPM: 600, TPM: 600_000, Concurrency: 64}})
+	w.keys, w.books, w.limiter = apikey.NewKeyring(db, w.accounts), books, ratelimit.New(time.Now())
+	offered := []catalog.Model{
+		{ID: "svc-pulse", Description: "Small and quick.", ContextWindow: 8192, MaxOutput: 2048, Price: money.Price{Input: 1000, Output: 3000}, Plans: []string{"pro"}, Targets: []catalog.Target{{Upstream: "local", Model: "a"}}},
+		{ID: "svc-titan", Description: "Large.", ContextWindow: 32768, MaxOutput: 4096, Price: money.Price{Input: 12000, Output: 36000}, Plans: []string{"pro"}, Targets: []catalog.Target{{Upstream: "local", Model: "b"}}},
+		{ID: "house-70b", Description: "Ours.", ContextWindow: 32768, MaxOutput: 4096, Price: money.Price{Input: 12000, Output: 36000}, Plans: []string{"scale"}, Targets: []catalog.Target{{Upstream: "local", Model: "c"}}},
+	}
+	if err := db.SaveCatalog(t.Context(), offered, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.catalog, err = catalog.New(offered)
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.lab, w.other = w.account("Example Lab"), w.account("Other Works")
 	public, _ := url.Parse("http://localhost:8080")
 	w.console, err = console.New(console.Config{
 		Gate: w.gate, Accounts: w.accounts, Ledger: books, PublicURL: public,
+		Keys: w.keys, Catalog: w.catalog, Limits: w.limiter, Records: db, PartLimit: time.Minute,
 		Address: func(r *http.Request) netip.Addr {
 			a, _ := netip.ParseAddrPort(r.RemoteAddr)
 			return a.Addr()
