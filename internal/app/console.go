@@ -40,6 +40,7 @@ func (a *App) openConsole(log *telemetry.Lines) (*console.Server, error) {
 	proxies := a.config.TrustedProxies
 	return console.New(console.Config{
 		Gate: a.rooms.gate, Accounts: a.rooms.accounts, Ledger: a.rooms.ledger,
+		Records: a.rooms.db, Explain: a.rooms.explain(), Keys: a.rooms.keys, Models: a.rooms.catalog,
 		PublicURL: a.publicURL(), Log: log, Now: time.Now,
 		Address: func(r *http.Request) netip.Addr { return api.ClientAddress(r, proxies) },
 		Secure:  func(r *http.Request) bool { return api.Secure(r, proxies) },

@@ -44,8 +44,12 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/explain"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
+	"github.com/parley-ai/parley/internal/refusal"
 	"github.com/parley-ai/parley/internal/telemetry"
 )
 
@@ -59,6 +63,29 @@ type accounts interface {
 // books is what the console asks of ledger.Ledger.
 type books interface {
 	Balance(accountID string) ledger.Balance
+	Running(accountID string) []ledger.Receipt
+}
+
+// records is what the console asks of the store about calls that were made.
+type records interface {
+	ReceiptPage(ctx context.Context, f ledger.Filter) (ledger.Page, error)
+	Refusals(ctx context.Context, f refusal.Filter) ([]refusal.Record, error)
+}
+
+// explainer is what the console asks of explain.Room.
+type explainer interface {
+	Request(ctx context.Context, id string, now time.Time) (explain.Explained, error)
+}
+
+// keyring is what the console asks of apikey.Keyring.
+type keyring interface {
+	Find(id string) (apikey.Key, bool)
+	List(accountID string) []apikey.Key
+}
+
+// models is what the console asks of catalog.Catalog.
+type models interface {
+	List(now time.Time) []*catalog.Model
 }
 
 // Config is the rooms behind the console. All fields are required.
@@ -66,6 +93,10 @@ type Config struct {
 	Gate     *member.Gate
 	Accounts accounts
 	Ledger   books
+	Records  records
+	Explain  explainer
+	Keys     keyring
+	Models   models
 	// PublicURL is where people reach the console: scheme and host. Links and passkeys are of
 	// it.
 	PublicURL *url.URL

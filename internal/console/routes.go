@@ -57,6 +57,10 @@ func routes() []route {
 		// Models.
 
 		// Requests.
+		{"GET", "/requests", forMember, (*Server).requests},
+		{"GET", "/requests/csv", forMember, (*Server).callsCSV},
+		{"GET", "/requests/{id}", forMember, (*Server).request},
+		{"GET", "/requests/{id}/json", forMember, (*Server).requestJSON},
 
 		// Usage.
 

@@ -51,8 +51,11 @@ func (s *Server) functions() template.FuncMap {
 		"balance": balance, "spent": spent, "row": row, "exact": exact,
 		// Numbers and times.
 		"count": count, "plural": plural, "ago": ago, "moment": moment, "day": day, "clock": clock,
+		"second": second, "inSeconds": inSeconds, "instant": instant, "share": share,
+		// Lists; see lists.go.
+		"select": newSelector,
 		// Names.
-		"middle": middle, "agent": agentName,
+		"middle": middle, "brief": brief, "agent": agentName,
 		// Pictures; see chart.go and parts.go.
 		"meter": meter, "spark": spark, "status": s.status, "pill": s.pill,
 	}

@@ -12,9 +12,14 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/config"
 	"github.com/parley-ai/parley/internal/console"
+	"github.com/parley-ai/parley/internal/explain"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
+	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/store"
 	"github.com/parley-ai/parley/internal/telemetry"
 )
@@ -28,6 +33,9 @@ type world struct {
 	db       *store.DB
 	gate     *member.Gate
 	accounts *account.Directory
+	books    *ledger.Ledger
+	keys     *apikey.Keyring
+	catalog  *catalog.Catalog
 	console  *console.Server
 	log      *strings.Builder
 
@@ -54,12 +62,15 @@ func newWorld(t *testing.T) *world {
 		progress.Close()
 		db.Close()
 	})
-	w := &world{t: t, db: db, gate: member.NewGate(db), accounts: account.NewDirectory(db), log: &strings.Builder{}}
+	w := &world{t: t, db: db, books: books, gate: member.NewGate(db), accounts: account.NewDirectory(db), log: &strings.Builder{}}
 	w.accounts.SetPlans([]account.Plan{{ID: "pro", RPM: 600}})
+	w.offer()
 	w.lab, w.other = w.account("Example Lab"), w.account("Other Works")
 	public, _ := url.Parse("http://localhost:8080")
 	w.console, err = console.New(console.Config{
 		Gate: w.gate, Accounts: w.accounts, Ledger: books, PublicURL: public,
+		Records: db, Keys: w.keys, Models: w.catalog,
+		Explain: &explain.Room{Store: db, Running: books.Find, Account: w.accounts.ByID, Key: w.keys.Find, Models: w.catalog.List, Nearest: config.Nearest},
 		Address: func(r *http.Request) netip.Addr {
 			a, _ := netip.ParseAddrPort(r.RemoteAddr)
 			return a.Addr()
@@ -71,6 +82,24 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// offer has two models: one for every plan, one that is of no plan.
+func (w *world) offer() {
+	w.t.Helper()
+	targets := []catalog.Target{{Upstream: "local", Model: "m"}}
+	models := []catalog.Model{
+		{ID: "svc-titan", ContextWindow: 8192, MaxOutput: 4096, Price: money.Price{Input: 12_000, CachedInput: 3_000, Output: 36_000}, Plans: []string{"pro"}, Targets: targets},
+		{ID: "svc-pulse", ContextWindow: 4096, MaxOutput: 1024, Price: money.Price{Input: 2_000, CachedInput: 2_000, Output: 4_001}, Plans: []string{"pro"}, Targets: targets},
+	}
+	if err := w.db.SaveCatalog(w.t.Context(), models, nil); err != nil {
+		w.t.Fatal(err)
+	}
+	var err error
+	if w.catalog, err = catalog.New(models); err != nil {
+		w.t.Fatal(err)
+	}
+	w.keys = apikey.NewKeyring(w.db, w.accounts)
 }
 
 func (w *world) account(name string) *account.Account {
