@@ -70,6 +70,7 @@ type books interface {
 type records interface {
 	ReceiptPage(ctx context.Context, f ledger.Filter) (ledger.Page, error)
 	Refusals(ctx context.Context, f refusal.Filter) ([]refusal.Record, error)
+	UsageOf(ctx context.Context, f ledger.UsageFilter, by ledger.By) ([]ledger.Usage, error)
 }
 
 // explainer is what the console asks of explain.Room.

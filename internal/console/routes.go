@@ -63,6 +63,8 @@ func routes() []route {
 		{"GET", "/requests/{id}/json", forMember, (*Server).requestJSON},
 
 		// Usage.
+		{"GET", "/usage", forMember, (*Server).usage},
+		{"GET", "/usage/csv", forMember, (*Server).usageCSV},
 
 		// Limits.
 

@@ -65,3 +65,6 @@ func timeOptions(value string, now time.Time) []pick {
 	choose(options, value)
 	return options
 }
+
+// Name is the span for people.
+func (s span) Name() string { return s.name }

@@ -51,7 +51,7 @@ func (s *Server) functions() template.FuncMap {
 		"balance": balance, "spent": spent, "row": row, "exact": exact,
 		// Numbers and times.
 		"count": count, "plural": plural, "ago": ago, "moment": moment, "day": day, "clock": clock,
-		"second": second, "inSeconds": inSeconds, "instant": instant, "share": share,
+		"second": second, "inSeconds": inSeconds, "instant": instant, "share": share, "large": large, "integer": integer,
 		// Lists; see lists.go.
 		"select": newSelector,
 		// Names.

@@ -119,3 +119,15 @@ func share(part, whole int64) string {
 	}
 	return strconv.FormatFloat(100*float64(part)/float64(whole), 'f', 1, 64) + "\u2009%"
 }
+
+// large is a count in a figure: "1.28 M", with all of it in the title.
+func large(n int64) template.HTML {
+	text := count(n)
+	switch {
+	case n >= 1e10:
+		text = strconv.FormatFloat(float64(n)/1e9, 'f', 2, 64) + "\u202fG"
+	case n >= 1e6:
+		text = strconv.FormatFloat(float64(n)/1e6, 'f', 2, 64) + "\u202fM"
+	}
+	return template.HTML(`<span title="` + count(n) + `">` + text + `</span>`)
+}
