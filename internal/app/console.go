@@ -38,13 +38,17 @@ func (a *App) publicURL() *url.URL {
 // openConsole wires the pages.
 func (a *App) openConsole(log *telemetry.Lines) (*console.Server, error) {
 	proxies := a.config.TrustedProxies
-	return console.New(console.Config{
+	c := console.Config{
 		Gate: a.rooms.gate, Accounts: a.rooms.accounts, Ledger: a.rooms.ledger,
 		Records: a.rooms.db, Explain: a.rooms.explain(), Keys: a.rooms.keys, Models: a.rooms.catalog,
 		PublicURL: a.publicURL(), Log: log, Now: time.Now,
 		Address: func(r *http.Request) netip.Addr { return api.ClientAddress(r, proxies) },
 		Secure:  func(r *http.Request) bool { return api.Secure(r, proxies) },
-	})
+	}
+	if a.rooms.payments != nil {
+		c.Payments = a.rooms.payments
+	}
+	return console.New(c)
 }
 
 // front stands before both public doors.

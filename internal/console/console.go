@@ -49,6 +49,7 @@ import (
 	"github.com/parley-ai/parley/internal/explain"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
+	"github.com/parley-ai/parley/internal/payment"
 	"github.com/parley-ai/parley/internal/refusal"
 	"github.com/parley-ai/parley/internal/telemetry"
 )
@@ -71,6 +72,15 @@ type records interface {
 	ReceiptPage(ctx context.Context, f ledger.Filter) (ledger.Page, error)
 	Refusals(ctx context.Context, f refusal.Filter) ([]refusal.Record, error)
 	UsageOf(ctx context.Context, f ledger.UsageFilter, by ledger.By) ([]ledger.Usage, error)
+	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
+	Pace(ctx context.Context, accountID string, now time.Time) (ledger.Pace, error)
+	Statement(ctx context.Context, accountID string, from, to time.Time) (ledger.Statement, error)
+}
+
+// payments is what the console asks of payment.Room.
+type payments interface {
+	Prices() []payment.Price
+	Checkout(ctx context.Context, accountID, price string) (payment.Page, error)
 }
 
 // explainer is what the console asks of explain.Room.
@@ -89,7 +99,7 @@ type models interface {
 	List(now time.Time) []*catalog.Model
 }
 
-// Config is the rooms behind the console. All fields are required.
+// Config is the rooms behind the console. All fields are required, except Payments.
 type Config struct {
 	Gate     *member.Gate
 	Accounts accounts
@@ -98,6 +108,7 @@ type Config struct {
 	Explain  explainer
 	Keys     keyring
 	Models   models
+	Payments payments // nil where nobody can pay
 	// PublicURL is where people reach the console: scheme and host. Links and passkeys are of
 	// it.
 	PublicURL *url.URL
