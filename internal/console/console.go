@@ -47,8 +47,10 @@ import (
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/explain"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
+	"github.com/parley-ai/parley/internal/payment"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/refusal"
 	"github.com/parley-ai/parley/internal/telemetry"
@@ -91,14 +93,25 @@ type limits interface {
 // records is what the console asks of the store about calls that were made and credit.
 type records interface {
 	ReceiptPage(ctx context.Context, f ledger.Filter) (ledger.Page, error)
-	UsageOf(ctx context.Context, f ledger.UsageFilter, by ledger.By) ([]ledger.Usage, error)
-	Pace(ctx context.Context, accountID string, now time.Time) (ledger.Pace, error)
-	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
 	Refusals(ctx context.Context, f refusal.Filter) ([]refusal.Record, error)
+	UsageOf(ctx context.Context, f ledger.UsageFilter, by ledger.By) ([]ledger.Usage, error)
+	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
+	Pace(ctx context.Context, accountID string, now time.Time) (ledger.Pace, error)
+	Statement(ctx context.Context, accountID string, from, to time.Time) (ledger.Statement, error)
 }
 
-// Config is the rooms behind the console. All fields but
-// Passkeys are required.
+// payments is what the console asks of payment.Room.
+type payments interface {
+	Prices() []payment.Price
+	Checkout(ctx context.Context, accountID, price string) (payment.Page, error)
+}
+
+// explainer is what the console asks of explain.Room.
+type explainer interface {
+	Request(ctx context.Context, id string, now time.Time) (explain.Explained, error)
+}
+
+// Config is the rooms behind the console. All fields but Passkeys and Payments are required.
 type Config struct {
 	Gate     *member.Gate
 	Passkeys *member.Passkeys // nil where browsers make none for the public URL
@@ -108,6 +121,8 @@ type Config struct {
 	Catalog  offers
 	Limits   limits
 	Records  records
+	Explain  explainer
+	Payments payments // nil where nobody can pay
 	// PartLimit bounds the time for each part of a page that is read from the database and
 	// that the page can do without: it is missing rather than late.
 	PartLimit time.Duration

@@ -15,7 +15,7 @@ import (
 // keysShown is how many keys a page lists.
 const keysShown = 50
 
-// soon is how long before its end a key is called expiring.
+// soon is how long before its end a key or a grant is called expiring.
 const soon = 7 * 24 * time.Hour
 
 const daysOfWeek = 7

@@ -91,7 +91,7 @@ func (s *Server) overview(v *visit) error {
 	})
 	p.Lasts = "How long it lasts could not be read at " + clock(v.now) + " UTC."
 	if granted && paced {
-		p.Lasts = lasts(v.now, grants, b.Held, pace)
+		p.Lasts = lasts(grants, b.Held, pace, v.now)
 	}
 	v.warn(grants, pace, b)
 	p.Figures = v.figures(last.Receipts)
@@ -133,22 +133,6 @@ func balanceSum(b ledger.Balance) sum {
 		terms = append(terms, term{minus, b.Expiring, "expired, when calls end", ""})
 	}
 	return newSum(append(terms, term{"=", b.Granted - b.Posted - b.Held - b.Expiring, "available", ""})...)
-}
-
-// lasts says until when the credit is enough.
-func lasts(now time.Time, grants []ledger.GrantBalance, held money.Amount, p ledger.Pace) string {
-	if p.Days == 0 {
-		return "There is no full day of use yet to tell how long it lasts."
-	}
-	at, ok := ledger.RunOut(now, grants, held, p.PerDay)
-	pace := "At " + decimals(p.PerDay, 2, 2, halfUp) + " IU a day, the mean of the last " + plural(p.Days, "full day") + ", it "
-	switch {
-	case !ok:
-		return pace + "is not used up for 90 days."
-	case !at.After(now):
-		return "It is used up."
-	}
-	return pace + "lasts until " + day(at, now) + "."
 }
 
 // usageBy adds up the account's usage since then; false when it cannot be read.

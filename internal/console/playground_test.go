@@ -120,7 +120,7 @@ func TestPlayground_NoScript(t *testing.T) {
 	w := newWorld(t)
 	ada := w.person("ada@example.test", false, w.lab, member.Owner)
 	page := text(t, w.ask("GET", "/playground", ada, nil))
-	has(t, page, "<noscript>", "The playground needs scripts.", "curl http://localhost:8080/v1/chat/completions", `data-in="0.001"`)
+	has(t, page, "<noscript>", "The playground needs scripts.", "curl http://localhost:8080/v1/chat/completions", `data-in="0.002"`)
 	if strings.Contains(page, "house-70b") {
 		t.Error("a model that the plan lacks is offered")
 	}

@@ -32,7 +32,7 @@ func (r route) pattern() string {
 // routes is every page of the console. Operators may read what members may, in every
 // account, and change nothing there.
 func routes() []route {
-	return []route{
+	return append([]route{
 		// The door.
 		{"GET", "/sign-in", forAnyone, (*Server).signInPage},
 		{"POST", "/sign-in", forAnyone, (*Server).signIn},
@@ -75,14 +75,10 @@ func routes() []route {
 		{"GET", "/models", forMember, (*Server).models},
 		{"GET", "/models/{id}", forMember, (*Server).model},
 
-		// Requests.
-
-		// Usage.
+		// Requests, usage and billing: see moneyRoutes.
 
 		// Limits.
 		{"GET", "/limits", forMember, (*Server).limitsShown},
-
-		// Billing.
 
 		// Members.
 		{"GET", "/members", forMember, (*Server).members},
@@ -119,5 +115,26 @@ func routes() []route {
 		// Operator: Plans, models and routes.
 
 		// Operator: Ledger, audit log, settings.
+	}, moneyRoutes()...)
+}
+
+// moneyRoutes are the pages of what calls did and cost.
+func moneyRoutes() []route {
+	return []route{
+		// Requests.
+		{"GET", "/requests", forMember, (*Server).requests},
+		{"GET", "/requests/csv", forMember, (*Server).callsCSV},
+		{"GET", "/requests/{id}", forMember, (*Server).request},
+		{"GET", "/requests/{id}/json", forMember, (*Server).requestJSON},
+
+		// Usage.
+		{"GET", "/usage", forMember, (*Server).usage},
+		{"GET", "/usage/csv", forMember, (*Server).usageCSV},
+
+		// Billing.
+		{"GET", "/billing", forMember, (*Server).billing},
+		{"GET", "/billing/entries", forMember, (*Server).entries},
+		{"GET", "/billing/entries/csv", forMember, (*Server).entriesCSV},
+		{"POST", "/billing/checkout", forOwner, proved((*Server).checkout)},
 	}
 }

@@ -51,8 +51,11 @@ func (s *Server) functions() template.FuncMap {
 		"balance": balance, "spent": spent, "row": row, "exact": exact,
 		// Numbers and times.
 		"count": count, "plural": plural, "ago": ago, "moment": moment, "day": day, "clock": clock, "took": took, "short": short, "most": most,
+		"second": second, "inSeconds": inSeconds, "instant": instant, "share": share, "large": large, "integer": integer,
+		// Lists; see lists.go.
+		"select": newSelector,
 		// Names.
-		"middle": middle, "names": join, "agent": agentName, "passkeyID": passkeyID,
+		"middle": middle, "brief": brief, "names": join, "agent": agentName, "passkeyID": passkeyID,
 		// Pictures; see chart.go and parts.go.
 		"meter": meter, "spark": spark, "status": s.status, "pill": s.pill,
 	}
