@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/apikey"
 )
 
 // findPage is what templates/find.html shows.
@@ -67,7 +68,28 @@ func (v *visit) findAccounts(q string) (all []hit) {
 			all = append(all, hit{"/operator/accounts/" + a.ID, a.Name, "Account"})
 		}
 	}
+	if v.account == nil {
+		return all
+	}
+	for _, k := range v.s.Keys.List(v.account.ID) {
+		if v.mayKey(&k) && (q == k.ID || keyNamed(&k, q)) {
+			all = append(all, hit{"/keys/" + k.ID, k.Name, "API key " + k.Prefix + "…" + k.Last4})
+		}
+	}
+	for _, m := range v.s.Models.List(v.now) {
+		if len(m.ID) >= len(q) && strings.EqualFold(m.ID[:len(q)], q) {
+			all = append(all, hit{"/models/" + m.ID, m.ID, "Model"})
+		}
+	}
 	return all
+}
+
+// keyNamed reports whether q is part of a key's name, or the beginning or the end of what is
+// shown of its secret.
+func keyNamed(k *apikey.Key, q string) bool {
+	q = strings.ToLower(q)
+	shown := strings.ToLower(k.Prefix + "…" + k.Last4)
+	return strings.Contains(strings.ToLower(k.Name), q) || strings.HasPrefix(shown, q) || strings.HasSuffix(shown, q)
 }
 
 // names reports whether q is the id of a, or the beginning of its name.

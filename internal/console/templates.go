@@ -50,7 +50,7 @@ func (s *Server) functions() template.FuncMap {
 		// Money; see format.go.
 		"balance": balance, "spent": spent, "row": row, "exact": exact,
 		// Numbers and times.
-		"count": count, "plural": plural, "ago": ago, "moment": moment, "day": day, "clock": clock, "took": took, "short": short, "most": most,
+		"count": count, "plural": plural, "ago": ago, "moment": moment, "day": day, "clock": clock, "tookSeconds": tookSeconds, "short": short, "most": most,
 		// Names.
 		"middle": middle, "names": join, "agent": agentName, "passkeyID": passkeyID,
 		// Pictures; see chart.go and parts.go.
