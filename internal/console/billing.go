@@ -110,7 +110,7 @@ func (p *billingPage) grants(all []ledger.GrantBalance, now time.Time) {
 		g := &all[i]
 		r := grantRow{
 			Name: g.Note, Kind: kindNames[g.Kind], Expires: g.ExpiresAt, Never: g.ExpiresAt.IsZero(), Amount: g.Amount, Spent: g.Burned, Gone: g.Expired,
-			Left: g.Remaining(), Ended: !g.ExpiresAt.IsZero() && !g.ExpiresAt.After(now), Soon: !g.ExpiresAt.IsZero() && g.ExpiresAt.Before(now.Add(soon)),
+			Left: g.Remaining(), Ended: !g.ExpiresAt.IsZero() && !g.ExpiresAt.After(now), Soon: !g.ExpiresAt.IsZero() && g.ExpiresAt.Before(now.Add(endsSoon)),
 		}
 		if r.Name == "" {
 			r.Name = r.Kind

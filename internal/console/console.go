@@ -80,8 +80,8 @@ type keyring interface {
 	Rotate(ctx context.Context, id string, overlap time.Duration) (fresh apikey.Key, s apikey.Secret, old apikey.Key, err error)
 }
 
-// offers is what the console asks of catalog.Catalog.
-type offers interface {
+// models is what the console asks of catalog.Catalog.
+type models interface {
 	List(now time.Time) []*catalog.Model
 }
 
@@ -118,7 +118,7 @@ type Config struct {
 	Accounts accounts
 	Ledger   books
 	Keys     keyring
-	Catalog  offers
+	Models   models
 	Limits   limits
 	Records  records
 	Explain  explainer

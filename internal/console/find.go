@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/apikey"
 )
 
 // findPage is what templates/find.html shows.
@@ -42,7 +43,7 @@ func mask(q string) string {
 // finders look for what q names, of what the visitor may see, a line a kind of thing.
 func finders() []func(v *visit, q string) []hit {
 	return []func(v *visit, q string) []hit{
-		(*visit).findAccounts,
+		(*visit).findAccounts, (*visit).findKeys, (*visit).findModels,
 	}
 }
 
@@ -68,6 +69,37 @@ func (v *visit) findAccounts(q string) (all []hit) {
 		}
 	}
 	return all
+}
+
+// findKeys finds keys of the account, by what lists show of them.
+func (v *visit) findKeys(q string) (all []hit) {
+	if v.account == nil {
+		return nil
+	}
+	for _, k := range v.s.Keys.List(v.account.ID) {
+		if v.mayKey(&k) && (q == k.ID || keyNamed(&k, q)) {
+			all = append(all, hit{"/keys/" + k.ID, k.Name, "API key " + k.Prefix + "…" + k.Last4})
+		}
+	}
+	return all
+}
+
+// findModels finds models on offer.
+func (v *visit) findModels(q string) (all []hit) {
+	for _, m := range v.s.Models.List(v.now) {
+		if len(m.ID) >= len(q) && strings.EqualFold(m.ID[:len(q)], q) {
+			all = append(all, hit{"/models/" + m.ID, m.ID, "Model"})
+		}
+	}
+	return all
+}
+
+// keyNamed reports whether q is part of a key's name, or the beginning or the end of what is
+// shown of its secret.
+func keyNamed(k *apikey.Key, q string) bool {
+	q = strings.ToLower(q)
+	shown := strings.ToLower(k.Prefix + "…" + k.Last4)
+	return strings.Contains(strings.ToLower(k.Name), q) || strings.HasPrefix(shown, q) || strings.HasSuffix(shown, q)
 }
 
 // names reports whether q is the id of a, or the beginning of its name.

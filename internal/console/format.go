@@ -189,8 +189,8 @@ func wait(d time.Duration) string {
 	return strconv.Itoa(int((d+time.Second-1)/time.Second)) + " s"
 }
 
-// took is a duration in a list: "0.42", or a dash for none.
-func took(d time.Duration) string {
+// tookSeconds is a duration in a list: "0.42", or a dash for none.
+func tookSeconds(d time.Duration) string {
 	if d <= 0 {
 		return "–"
 	}

@@ -70,7 +70,7 @@ func (s *Server) keySummary(v *visit) error {
 	}
 	v.done(map[string]string{"edited": "The key is changed. Calls that begin now have the new settings."})
 	p := v.keyPage(k, "summary", nil)
-	p.Owner, p.Facts = v.owner(&k), v.keyFacts(&k)
+	p.Owner, p.Facts = v.owner(&k, v.owners()), v.keyFacts(&k)
 	if b := v.budgetUse(&k); b != nil {
 		name := "budget in all"
 		if b.Monthly {

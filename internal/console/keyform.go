@@ -83,7 +83,7 @@ func (v *visit) keyForm(k *apikey.Key) keyForm {
 
 // offer lists the models of the plan, and those that the key has already.
 func (f *keyForm) offer(v *visit, chosen, has []string) {
-	for _, m := range v.s.Catalog.List(v.now) {
+	for _, m := range v.s.Models.List(v.now) {
 		on := m.OnPlan(f.plan.ID)
 		if on || slices.Contains(has, m.ID) {
 			f.Models = append(f.Models, modelChoice{m.ID, slices.Contains(chosen, m.ID), !on})

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -15,8 +16,8 @@ import (
 // keysShown is how many keys a page lists.
 const keysShown = 50
 
-// soon is how long before its end a key or a grant is called expiring.
-const soon = 7 * 24 * time.Hour
+// endsSoon is how long before its end a key or a grant is called expiring.
+const endsSoon = 7 * 24 * time.Hour
 
 const daysOfWeek = 7
 
@@ -113,9 +114,7 @@ func (v *visit) keyMatches(k *apikey.Key, p keysPage) bool {
 	if p.Status == "" && !active || p.Status == "ended" && active {
 		return false
 	}
-	q := strings.ToLower(p.Query)
-	shown := strings.ToLower(k.Prefix + "…" + k.Last4)
-	return q == "" || strings.Contains(strings.ToLower(k.Name), q) || strings.HasPrefix(shown, q) || strings.HasSuffix(shown, q) || q == k.ID
+	return p.Query == "" || p.Query == k.ID || keyNamed(k, p.Query)
 }
 
 // keyState is the status of a key in a word, with its icon.
@@ -129,7 +128,7 @@ func keyState(k *apikey.Key, now time.Time) (kind, words string) {
 	switch {
 	case k.ReplacedBy != "":
 		return "clock", "Replaced"
-	case !k.ExpiresAt.IsZero() && k.ExpiresAt.Sub(now) < soon:
+	case !k.ExpiresAt.IsZero() && k.ExpiresAt.Sub(now) < endsSoon:
 		return "clock", "Expires soon"
 	}
 	return "ok", "Active"
@@ -138,9 +137,10 @@ func keyState(k *apikey.Key, now time.Time) (kind, words string) {
 // keyRows adds to keys what was spent with them; false when that cannot be read.
 func (v *visit) keyRows(keys []apikey.Key) ([]keyRow, bool) {
 	spent, ok := partial(v, v.keySpending)
+	owners := v.owners()
 	rows := make([]keyRow, len(keys))
 	for i, k := range keys {
-		r := keyRow{Key: k, Owner: v.owner(&k), Budget: v.budgetUse(&k)}
+		r := keyRow{Key: k, Owner: v.owner(&k, owners), Budget: v.budgetUse(&k)}
 		r.Kind, r.State = keyState(&k, v.now)
 		if ok {
 			r.Spent = spent.month[k.ID]
@@ -190,15 +190,27 @@ func firstOfMonth(t time.Time) time.Time {
 	return time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
 }
 
+// owners are the emails of the account's members, by their ids.
+func (v *visit) owners() map[string]string {
+	people, _ := partial(v, func(ctx context.Context) ([]member.Person, error) {
+		return v.s.Gate.Store.People(ctx, v.account.ID)
+	})
+	emails := map[string]string{}
+	for i := range people {
+		emails[people[i].ID] = people[i].Email
+	}
+	return emails
+}
+
 // owner says who made a key.
-func (v *visit) owner(k *apikey.Key) string {
+func (v *visit) owner(k *apikey.Key, owners map[string]string) string {
 	switch k.CreatedBy {
 	case "":
-		return "operator"
+		return "the operator"
 	case v.who.Member.ID:
 		return "you"
 	}
-	return "another member"
+	return cmp.Or(owners[k.CreatedBy], "a former member")
 }
 
 func (v *visit) budgetUse(k *apikey.Key) *budgetUse {

@@ -279,3 +279,28 @@ func TestKeys_List(t *testing.T) {
 		t.Errorf("%d keys on two pages, want 61", len(seen))
 	}
 }
+
+// TestFind: a key by any of its names, a model by the beginning of its own, and of a whole
+// secret no more is looked at than lists show.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.person("ada@example.test", false, w.lab, member.Owner)
+	ben := w.person("ben@example.test", false, w.lab, member.Regular)
+	k, secret, err := w.keys.Create(t.Context(), apikey.NewKey{AccountID: w.lab.ID, Name: "Nightly"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []string{k.ID, "night", k.Prefix, k.Last4, string(secret)} {
+		if r := w.ask("POST", "/find", ada, url.Values{"q": {q}}); r.Header.Get("Location") != "/keys/"+k.ID {
+			t.Errorf("%q leads to %q", q, r.Header.Get("Location"))
+		}
+	}
+	if r := w.ask("POST", "/find", ada, url.Values{"q": {"svc-t"}}); r.Header.Get("Location") != "/models/svc-titan" {
+		t.Errorf("a model leads to %q", r.Header.Get("Location"))
+	}
+	has(t, text(t, w.ask("POST", "/find", ada, url.Values{"q": {"svc-"}})), "svc-titan", "svc-pulse")
+	if r := w.ask("POST", "/find", ben, url.Values{"q": {"night"}}); r.StatusCode != http.StatusOK {
+		t.Errorf("a member finds another's key: %s", r.Header.Get("Location"))
+	}
+}

@@ -54,7 +54,7 @@ func (v *visit) keyOptions(value string) []pick {
 // modelOptions are the models on offer, and the one asked for.
 func (v *visit) modelOptions(value string) []pick {
 	options := []pick{{Name: "Every model"}}
-	for _, m := range v.s.Catalog.List(v.now) {
+	for _, m := range v.s.Models.List(v.now) {
 		options = append(options, pick{Value: m.ID, Name: m.ID})
 	}
 	if value != "" && !slices.ContainsFunc(options, func(o pick) bool { return o.Value == value }) {

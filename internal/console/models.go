@@ -46,7 +46,7 @@ func (v *visit) modelRow(m *catalog.Model) (modelRow, error) {
 func (s *Server) models(v *visit) error {
 	p := modelsPage{Plan: v.account.PlanAt(v.now)}
 	var others []modelRow
-	for _, m := range s.Catalog.List(v.now) {
+	for _, m := range s.Models.List(v.now) {
 		r, err := v.modelRow(m)
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func (s *Server) models(v *visit) error {
 
 // model shows one model and how to call it.
 func (s *Server) model(v *visit) error {
-	for _, m := range s.Catalog.List(v.now) {
+	for _, m := range s.Models.List(v.now) {
 		if m.ID != v.r.PathValue("id") {
 			continue
 		}
@@ -77,7 +77,7 @@ func (s *Server) model(v *visit) error {
 		})
 		p.Read, p.Calls = ok, len(page.Receipts)
 		first, slow := firstTokens(page.Receipts)
-		p.First, p.Slow, p.Speed = took(first), took(slow), speedOf(page.Receipts)
+		p.First, p.Slow, p.Speed = tookSeconds(first), tookSeconds(slow), speedOf(page.Receipts)
 		return v.page("model", m.ID, p)
 	}
 	return errNotFound

@@ -24,13 +24,13 @@ func TestModels(t *testing.T) {
 		t.Error("what the plan lacks is listed first")
 	}
 	has(t, text(t, w.ask("GET", "/models/house-70b", ada, nil)), "Calls of it are refused with 403.")
-	w.credit(10 * money.IU)
+	w.grantLab(10 * money.IU)
 	k, _, err := w.keys.Create(t.Context(), apikey.NewKey{AccountID: w.lab.ID, Name: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	has(t, text(t, w.ask("GET", "/models/svc-titan", ada, nil)), "has not called it yet", "&#34;svc-titan&#34;")
-	w.streamed(k.ID, "svc-titan")
+	w.madeCall(k.ID, "svc-titan")
 	has(t, text(t, w.ask("GET", "/models/svc-titan", ada, nil)), "0.42 s", "the last 1 call")
 	if r := w.ask("GET", "/models/svc-tian", ada, nil); r.StatusCode != http.StatusNotFound {
 		t.Errorf("a model that there is not: %s", r.Status)

@@ -33,13 +33,15 @@ type overviewPage struct {
 	Keys    bool   // whether there is one
 	Waiting bool   // for the first call, by asking again
 	Watch   string // the address that waits
-	Figures *figures
+	Figures *todays
 	Spend   *chart
 	Limits  []limitRow
 	Models  []topRow // nil when they could not be read
 	TopKeys []topRow
 	Read    bool // whether Models and TopKeys could be
 	Quick   snippet
+	// Addresses of other pages, empty where there is none.
+	AddCredit, Usage, Requests string
 }
 
 // topRow is a model or a key with what was spent on it.
@@ -49,8 +51,8 @@ type topRow struct {
 	Spent      money.Amount
 }
 
-// figures are those of today, beside what they are compared with.
-type figures struct {
+// todays are the figures of today, beside what they are compared with.
+type todays struct {
 	Today, Yesterday ledger.Usage // yesterday until the hour that it is now
 	Until            string       // that hour
 	Month            ledger.Usage
@@ -62,10 +64,10 @@ type figures struct {
 }
 
 // Failed are the calls of today that did not end well.
-func (f *figures) Failed() int64 { return f.Today.Failed + f.Today.Refused }
+func (f *todays) Failed() int64 { return f.Today.Failed + f.Today.Refused }
 
 // TokensToday are those in and out.
-func (f *figures) TokensToday() int64 { return f.Today.PromptTokens + f.Today.CompletionTokens }
+func (f *todays) TokensToday() int64 { return f.Today.PromptTokens + f.Today.CompletionTokens }
 
 // overview is the first page of an account: what is left, until when, and what went on.
 func (s *Server) overview(v *visit) error {
@@ -73,7 +75,10 @@ func (s *Server) overview(v *visit) error {
 		return v.seeOther("/security")
 	}
 	b := s.Ledger.Balance(v.account.ID)
-	p := overviewPage{Balance: b, Sum: balanceSum(b), Quick: v.samplePage("quick", v.exampleModel(nil)), Watch: "/?watch=" + strconv.FormatInt(v.now.Unix(), 10)}
+	p := overviewPage{
+		Balance: b, Sum: v.balanceSum(b), AddCredit: v.linked("/billing", "/billing"), Usage: v.linked("/usage", "/usage"), Requests: v.linked("/requests", "/requests"),
+		Quick: v.samplePage("quick", v.exampleModel(nil)), Watch: "/?watch=" + strconv.FormatInt(v.now.Unix(), 10),
+	}
 	p.Keys = slices.ContainsFunc(s.Keys.List(v.account.ID), func(k apikey.Key) bool { return k.Status(v.now) == "active" })
 	last, ok := partial(v, func(ctx context.Context) (ledger.Page, error) {
 		return s.Records.ReceiptPage(ctx, ledger.Filter{AccountID: v.account.ID, Limit: firstTokensOf})
@@ -94,7 +99,7 @@ func (s *Server) overview(v *visit) error {
 		p.Lasts = lasts(grants, b.Held, pace, v.now)
 	}
 	v.warn(grants, pace, b)
-	p.Figures = v.figures(last.Receipts)
+	p.Figures = v.today(last.Receipts)
 	if days, ok := v.usageBy(ledger.ByDay, firstOfMonth(v.now)); ok {
 		c := v.spendChart(days)
 		p.Spend = &c
@@ -123,12 +128,13 @@ func (v *visit) waits() bool {
 }
 
 // balanceSum is what an account has, as a sum that closes. Its figures are of one moment.
-func balanceSum(b ledger.Balance) sum {
+func (v *visit) balanceSum(b ledger.Balance) sum {
+	billing, usage := v.linked("/billing", "/billing"), v.linked("/usage", "/usage")
 	held := "held"
 	if b.Running > 0 {
 		held = "held by " + plural(b.Running, "running call")
 	}
-	terms := []term{{"", b.Granted, "granted", ""}, {minus, b.Posted, "spent", ""}, {minus, b.Held, held, ""}}
+	terms := []term{{"", b.Granted, "granted", billing}, {minus, b.Posted, "spent", usage}, {minus, b.Held, held, ""}}
 	if b.Expiring > 0 {
 		terms = append(terms, term{minus, b.Expiring, "expired, when calls end", ""})
 	}
@@ -149,15 +155,15 @@ func total(us []ledger.Usage) (sum ledger.Usage) {
 	return sum
 }
 
-// figures are those of today, or nil when usage cannot be read.
-func (v *visit) figures(last []ledger.Receipt) *figures {
+// today is the figures of today, or nil when usage cannot be read.
+func (v *visit) today(last []ledger.Receipt) *todays {
 	today := midnight(v.now)
 	hours, ok := v.usageBy(ledger.ByHour, today.AddDate(0, 0, -1))
 	if !ok {
 		return nil
 	}
 	now := v.now.UTC().Hour()
-	f := &figures{Until: clock(today.Add(time.Duration(now+1) * time.Hour)), Requests: make([]int64, now+1), Tokens: make([]int64, now+1), Errors: make([]int64, now+1)}
+	f := &todays{Until: clock(today.Add(time.Duration(now+1) * time.Hour)), Requests: make([]int64, now+1), Tokens: make([]int64, now+1), Errors: make([]int64, now+1)}
 	for i := range hours {
 		u := &hours[i]
 		at, err := time.Parse(hourFormat, u.Group)

@@ -14,16 +14,16 @@ import (
 	"github.com/parley-ai/parley/internal/wire"
 )
 
-// credit gives the lab credit.
-func (w *world) credit(a money.Amount) {
+// grantLab gives the lab credit.
+func (w *world) grantLab(a money.Amount) {
 	w.t.Helper()
 	if _, err := w.books.Grant(w.t.Context(), ledger.Grant{AccountID: w.lab.ID, Amount: a}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// stream begins a stream of the lab of 100 tokens in.
-func (w *world) stream(keyID, model string) *ledger.Hold {
+// reserveCall begins a call of the lab of 100 tokens in.
+func (w *world) reserveCall(keyID, model string) *ledger.Hold {
 	w.t.Helper()
 	m, ok := w.catalog.Lookup(model, time.Now())
 	if !ok {
@@ -39,10 +39,10 @@ func (w *world) stream(keyID, model string) *ledger.Hold {
 	return h
 }
 
-// streamed is a stream that is over: it costs 1.5 IU.
-func (w *world) streamed(keyID, model string) {
+// madeCall is a call that is over: it costs 1.5 IU.
+func (w *world) madeCall(keyID, model string) {
 	w.t.Helper()
-	h := w.stream(keyID, model)
+	h := w.reserveCall(keyID, model)
 	if err := h.Persist(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -100,20 +100,20 @@ func TestOverview(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ada := w.person("ada@example.test", false, w.lab, member.Owner)
-	w.credit(20 * money.IU)
+	w.grantLab(20 * money.IU)
 	k, _, err := w.keys.Create(t.Context(), apikey.NewKey{AccountID: w.lab.ID, Name: "web-app"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.streamed(k.ID, "svc-titan")
-	w.streamed(k.ID, "svc-pulse")
-	h := w.stream(k.ID, "svc-titan")
+	w.madeCall(k.ID, "svc-titan")
+	w.madeCall(k.ID, "svc-pulse")
+	h := w.reserveCall(k.ID, "svc-titan")
 	if err := h.Persist(); err != nil {
 		t.Fatal(err)
 	}
 	page := text(t, w.ask("GET", "/", ada, nil))
 	// 20 granted, 3 spent, 2 held, 15 left.
-	has(t, page, ">20.00</span></b><i>granted", ">3.00</span></b><i>spent", ">2.00</span></b><i>held by 1 running call", ">15.00</span></b><i>available",
+	has(t, page, ">20.00</span></b><i><a href=\"/billing\">granted", ">3.00</span></b><i><a href=\"/usage\">spent", ">2.00</span></b><i>held by 1 running call", ">15.00</span></b><i>available",
 		"How long it lasts is not known yet", "200 in, 100 out", "<dd class=\"n\">0.42", "svc-titan", "web-app", "Spend per day from", "Requests per minute")
 	if strings.Contains(page, "Could not be read") || strings.Contains(page, "could not be read") {
 		t.Error("a part of the page is missing")
@@ -121,7 +121,7 @@ func TestOverview(t *testing.T) {
 	if err := h.Void(ledger.Outcome{Status: 502, Ending: ledger.EndUpstreamError}); err != nil {
 		t.Fatal(err)
 	}
-	w.streamed(k.ID, "svc-titan") // the receipt of what was voided is written with it
+	w.madeCall(k.ID, "svc-titan") // the receipt of what was voided is written with it
 	has(t, text(t, w.ask("GET", "/", ada, nil)), ">15.50</span></b><i>available", "0 refused, 1 failed")
 }
 
@@ -130,12 +130,12 @@ func TestOverview_Warnings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ada := w.person("ada@example.test", false, w.lab, member.Owner)
-	w.credit(3 * money.IU)
+	w.grantLab(3 * money.IU)
 	k, _, err := w.keys.Create(t.Context(), apikey.NewKey{AccountID: w.lab.ID, Name: "ends", ExpiresAt: time.Now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.streamed(k.ID, "svc-titan")
+	w.madeCall(k.ID, "svc-titan")
 	has(t, text(t, w.ask("GET", "/", ada, nil)), "Key ends ends on")
 	err = w.db.AddRefusals(t.Context(), []refusal.Record{{
 		RequestID: ident.RequestID(), AccountID: w.lab.ID, KeyID: k.ID, Model: "svc-titan", At: time.Now(), Status: 429, Code: "rate_limit_exceeded",
@@ -144,7 +144,7 @@ func TestOverview_Warnings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.streamed(k.ID, "svc-titan")
+	w.madeCall(k.ID, "svc-titan")
 	page := text(t, w.ask("GET", "/", ada, nil))
 	has(t, page, "No credit is left.", "1 call was refused in the last hour.", "Too &lt;many&gt; requests.")
 	if strings.Contains(page, "Key ends ends on") {

@@ -121,7 +121,7 @@ type playgroundPage struct {
 // playgroundPage is the page of an island that does everything but this.
 func (s *Server) playgroundPage(v *visit) error {
 	p := playgroundPage{Base: s.PublicURL.JoinPath("v1").String(), Try: v.samplePage("try", v.exampleModel(nil))}
-	for _, m := range s.Catalog.List(v.now) {
+	for _, m := range s.Models.List(v.now) {
 		r, err := v.modelRow(m)
 		if err != nil {
 			return err

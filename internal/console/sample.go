@@ -61,7 +61,7 @@ func (v *visit) sample(lang, model string) string {
 // exampleModel is the first model that the account may use, with the key if one is given.
 func (v *visit) exampleModel(k *apikey.Key) string {
 	plan := v.account.PlanAt(v.now)
-	for _, m := range v.s.Catalog.List(v.now) {
+	for _, m := range v.s.Models.List(v.now) {
 		if m.OnPlan(plan) && (k == nil || k.Models == nil || slices.Contains(k.Models, m.ID)) {
 			return m.ID
 		}

@@ -50,7 +50,7 @@ func (s *Server) functions() template.FuncMap {
 		// Money; see format.go.
 		"balance": balance, "spent": spent, "row": row, "exact": exact,
 		// Numbers and times.
-		"count": count, "plural": plural, "ago": ago, "moment": moment, "day": day, "clock": clock, "took": took, "short": short, "most": most,
+		"count": count, "plural": plural, "ago": ago, "moment": moment, "day": day, "clock": clock, "tookSeconds": tookSeconds, "short": short, "most": most,
 		"second": second, "inSeconds": inSeconds, "instant": instant, "share": share, "large": large, "integer": integer,
 		// Lists; see lists.go.
 		"select": newSelector,

@@ -56,7 +56,7 @@ func (v *visit) creditWarnings(grants []ledger.GrantBalance, pace ledger.Pace, b
 	}
 	for i := range grants {
 		g := &grants[i]
-		if g.Remaining() > 0 && !g.ExpiresAt.IsZero() && g.ExpiresAt.After(v.now) && g.ExpiresAt.Sub(v.now) < soon {
+		if g.Remaining() > 0 && !g.ExpiresAt.IsZero() && g.ExpiresAt.After(v.now) && g.ExpiresAt.Sub(v.now) < endsSoon {
 			add(5, noteWarn, decimals(g.Remaining(), 2, 2, down)+" IU expire on "+day(g.ExpiresAt, v.now)+" at "+clock(g.ExpiresAt)+" UTC.", "What is not used by then is lost.")
 			break // the first to burn is the first to end
 		}
@@ -91,7 +91,7 @@ func (v *visit) keyWarnings() (all []warning) {
 		if b := v.budgetUse(&k); b != nil && b.Spent/budgetWarn >= b.Amount/percent {
 			all = append(all, warning{4, note{noteWarn, "Key " + k.Name + " has spent " + decimals(b.Spent, 2, 2, halfUp) + " of its " + decimals(b.Amount, 2, 2, down) + " IU.", "Calls beyond it get 402.", link, do}})
 		}
-		if !k.ExpiresAt.IsZero() && k.ExpiresAt.Sub(v.now) < soon {
+		if !k.ExpiresAt.IsZero() && k.ExpiresAt.Sub(v.now) < endsSoon {
 			all = append(all, warning{6, note{noteWarn, "Key " + k.Name + " ends on " + day(k.ExpiresAt, v.now) + " at " + clock(k.ExpiresAt) + " UTC.", "", link, do}})
 		}
 	}

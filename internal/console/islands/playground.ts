@@ -235,7 +235,7 @@ const start = (root: HTMLElement): void => {
 
   // read takes the events of a stream as they come.
   const read = async (r: Response, turn: Turn, begun: number): Promise<void> => {
-    const reader = (r.body as ReadableStream<Uint8Array>).pipeThrough(new TextDecoderStream()).getReader();
+    const reader = (r.body ?? new ReadableStream()).pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     let first = 0;
     let tokens = 0;
