@@ -66,6 +66,17 @@ type Entry struct {
 	Prev, Hash    string // SHA-256, in hexadecimal digits; Prev of the first is empty
 }
 
+// Filter says which entries are listed: those of any of Targets. What else is zero does
+// not filter.
+type Filter struct {
+	Targets  []string
+	Actor    string
+	Action   Action
+	From, To time.Time // To is not in it
+	Before   int64     // the Seq of the last one of the page before
+	Limit    int
+}
+
 // Sum is the hash that e must have: of everything else in it. Times count to the
 // microsecond.
 func (e *Entry) Sum() string {

@@ -96,7 +96,7 @@ func TestBilling_Sums(t *testing.T) {
 	}
 	check("empty")
 	for i := range 6 {
-		w.grant(w.lab, ledger.Grant{Amount: money.Amount(1 + rand.IntN(2_000_000_000)), Kind: kinds[i%4], ExpiresAt: time.Now().Add(time.Duration(i+1) * 20 * time.Hour)})
+		w.grant(w.lab, ledger.Grant{Amount: money.IU + money.Amount(rand.IntN(2_000_000_000)), Kind: kinds[i%4], ExpiresAt: time.Now().Add(time.Duration(i+1) * 20 * time.Hour)})
 		check("a grant")
 		for range 5 {
 			w.call(k, "svc-titan", time.Now(), ledger.Outcome{PromptTokens: rand.IntN(2000), CompletionTokens: rand.IntN(600)})

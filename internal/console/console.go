@@ -46,6 +46,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/explain"
 	"github.com/parley-ai/parley/internal/ledger"
@@ -98,6 +99,7 @@ type records interface {
 	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
 	Pace(ctx context.Context, accountID string, now time.Time) (ledger.Pace, error)
 	Statement(ctx context.Context, accountID string, from, to time.Time) (ledger.Statement, error)
+	AuditPage(ctx context.Context, f audit.Filter) ([]audit.Entry, error)
 }
 
 // payments is what the console asks of payment.Room.

@@ -280,9 +280,9 @@ func TestKeys_List(t *testing.T) {
 	}
 }
 
-// TestFind: a key by any of its names, a model by the beginning of its own, and of a whole
+// TestFind_Keys: a key by any of its names, a model by the beginning of its own, and of a whole
 // secret no more is looked at than lists show.
-func TestFind(t *testing.T) {
+func TestFind_Keys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ada := w.person("ada@example.test", false, w.lab, member.Owner)

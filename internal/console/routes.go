@@ -75,7 +75,7 @@ func routes() []route {
 		{"GET", "/models", forMember, (*Server).models},
 		{"GET", "/models/{id}", forMember, (*Server).model},
 
-		// Requests, usage and billing: see moneyRoutes.
+		// Requests, usage, billing and audit log: see moneyRoutes.
 
 		// Limits.
 		{"GET", "/limits", forMember, (*Server).limitsShown},
@@ -102,8 +102,6 @@ func routes() []route {
 		{"POST", "/security/sessions/{id}/end", forPerson, (*Server).endSession},
 		{"POST", "/security/sessions/end-others", forPerson, (*Server).endOthers},
 
-		// Audit log.
-
 		// Operator: Traffic.
 
 		// Operator: Upstreams.
@@ -118,7 +116,7 @@ func routes() []route {
 	}, moneyRoutes()...)
 }
 
-// moneyRoutes are the pages of what calls did and cost.
+// moneyRoutes are the pages of what was done and what it cost.
 func moneyRoutes() []route {
 	return []route{
 		// Requests.
@@ -136,5 +134,9 @@ func moneyRoutes() []route {
 		{"GET", "/billing/entries", forMember, (*Server).entries},
 		{"GET", "/billing/entries/csv", forMember, (*Server).entriesCSV},
 		{"POST", "/billing/checkout", forOwner, proved((*Server).checkout)},
+
+		// Audit log.
+		{"GET", "/audit", forMember, (*Server).auditLog},
+		{"GET", "/audit/csv", forMember, (*Server).auditCSV},
 	}
 }
