@@ -10,6 +10,7 @@ import (
 	"github.com/parley-ai/parley/internal/member"
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/payment"
+	"github.com/parley-ai/parley/internal/subscription"
 )
 
 // billingPage is what templates/billing.html shows.
@@ -28,8 +29,12 @@ type billingPage struct {
 	Prices     []payment.Price
 	Owner      bool
 	AccountID  string
-	// Form says what went wrong with adding credit.
+	// Subscription says how it stands, in a sentence; empty without one.
+	Subscription string
+	Tokens       ledger.TokenBalance // that the plan includes
+	// Form says what went wrong with adding credit; Code is the form for a code.
 	Form *form
+	Code *form
 }
 
 // grantRow is a grant, or several that are used up.
@@ -45,21 +50,23 @@ type grantRow struct {
 
 // billing shows what the account has, where it came from and where it went.
 func (s *Server) billing(v *visit) error {
-	v.done(map[string]string{"paid": "The credit is added here when the payment provider has confirmed the payment."})
-	return v.billingPage(nil)
+	v.done(map[string]string{"redeemed": "The code's credit is added.", "paid": "The credit is added here when the payment provider has confirmed the payment."})
+	return v.billingPage(nil, v.redemptionForm())
 }
 
 // paymentHost is where a checkout session sends the browser: the form's own policy must
 // allow it.
 const paymentHost = "https://checkout.stripe.com"
 
-func (v *visit) billingPage(f *form) error {
-	p := billingPage{Owner: v.role == member.Owner, AccountID: v.account.ID, Form: f}
+func (v *visit) billingPage(f, code *form) error {
+	p := billingPage{Owner: v.role == member.Owner, AccountID: v.account.ID, Form: f, Code: code, Subscription: standing(&v.account.Subscription, v.now)}
 	if v.s.Payments != nil {
 		p.Prices = v.s.Payments.Prices()
 		v.w.Header().Set("Content-Security-Policy", strings.Replace(policy, "form-action 'self'", "form-action 'self' "+paymentHost, 1))
 	}
-	p.sums(v.s.Ledger.Balance(v.account.ID))
+	b := v.s.Ledger.Balance(v.account.ID)
+	p.sums(b)
+	p.Tokens = b.Tokens
 	id := v.account.PlanAt(v.now)
 	if plan, ok := v.s.Accounts.Plan(id); ok {
 		p.Plan = plan
@@ -80,7 +87,7 @@ func (v *visit) billingPage(f *form) error {
 	if p.Months, p.Earlier, err = v.months(); err != nil {
 		return err
 	}
-	if f != nil && f.Failed() {
+	if f != nil && f.Failed() || code.Failed() {
 		return v.wrong("billing", "Billing", p)
 	}
 	return v.page("billing", "Billing", p)
@@ -174,5 +181,56 @@ func (s *Server) checkout(v *visit) error {
 	default:
 		return err
 	}
-	return v.billingPage(f)
+	return v.billingPage(f, v.redemptionForm())
+}
+
+// standing says how a subscription stands; empty for none.
+func standing(s *subscription.Subscription, now time.Time) string {
+	on := func() string { return longDay(s.LastsUntil(), now) }
+	switch s.Status(now) {
+	case subscription.Active:
+		if s.Ending || !s.Until.IsZero() {
+			return "Runs until " + on() + " and then ends."
+		}
+		return "Paid until " + on() + "."
+	case subscription.PastDue:
+		return "The period is over and the next was not renewed; the plan ends on " + longDay(s.Ends(), now) + "."
+	case subscription.Canceled:
+		return "Canceled; it ended on " + on() + "."
+	case subscription.Expired:
+		return "It ended on " + on() + "."
+	}
+	return ""
+}
+
+func (v *visit) redemptionForm() *form {
+	return v.form(field{Name: "code", Label: "Code", Autocomplete: "off", Maximum: 64, Hint: "20 letters and digits. Case and hyphens do not matter.", Wide: "w3"})
+}
+
+// redeem turns a code into credit. A code counts once, so a form that is sent twice changes
+// nothing twice; guesses are slowed down for the account and for the network they come from.
+func (s *Server) redeem(v *visit) error {
+	f := v.redemptionForm()
+	throttled := s.guesses.Try(v.account.ID, v.from(), v.now)
+	if e, ok := errors.AsType[*member.ThrottledError](throttled); ok {
+		f.fail("code", tooManyTries(e))
+		return v.billingPage(nil, f)
+	}
+	c, err := s.Ledger.Redeem(v.context(), v.account.ID, v.value("code"))
+	switch {
+	case err == nil, errors.Is(err, ledger.ErrCodeRedeemed) && c.AccountID == v.account.ID:
+		s.guesses.Right(v.account.ID)
+		return v.seeOther("/billing?done=redeemed")
+	case errors.Is(err, ledger.ErrCode):
+		f.fail("code", "There is no such code. Copy all of it.")
+	case errors.Is(err, ledger.ErrCodeRedeemed):
+		f.fail("code", "Another account has redeemed this code.")
+	case errors.Is(err, ledger.ErrCodeRevoked):
+		f.fail("code", "The operator has revoked this code.")
+	case errors.Is(err, ledger.ErrCodeExpired):
+		f.fail("code", "This code expired on "+longDay(c.ExpiresAt, v.now)+".")
+	default:
+		return err
+	}
+	return v.billingPage(nil, f)
 }

@@ -230,3 +230,39 @@ func TestBilling_Months(t *testing.T) {
 		}
 	}
 }
+
+// TestBilling_Redeem: a code is credit once, for who is first; wrong ones are slowed down, and
+// members cannot redeem.
+func TestBilling_Redeem(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner, regular, other := w.person("ada@example.test", false, w.lab, member.Owner), w.person("ben@example.test", false, w.lab, member.Regular), w.person("eve@example.test", false, w.other, member.Owner)
+	c, code := ledger.NewCode(ledger.Promo, 5*money.IU, "welcome", time.Time{})
+	if err := w.db.CreateCodes(t.Context(), []ledger.Code{c}); err != nil {
+		t.Fatal(err)
+	}
+	send := func(token member.Token, accountID, code string) *http.Response {
+		return w.ask("POST", "/billing/redeem", token, url.Values{"account": {accountID}, "code": {code}})
+	}
+	if r := send(regular, w.lab.ID, code); r.StatusCode != 403 {
+		t.Errorf("a member: %s", r.Status)
+	}
+	for range 2 { // a double click
+		if r := send(owner, w.lab.ID, strings.ToLower(code)); r.Header.Get("Location") != "/billing?done=redeemed" {
+			t.Errorf("%s: %s", r.Status, text(t, r))
+		}
+	}
+	if granted := w.books.Balance(w.lab.ID).Granted; granted != 5*money.IU {
+		t.Errorf("granted %s", granted)
+	}
+	if r := send(other, w.other.ID, code); r.StatusCode != 422 || !strings.Contains(text(t, r), "Another account") {
+		t.Errorf("another account: %s", r.Status)
+	}
+	var last string
+	for range 8 {
+		last = text(t, send(other, w.other.ID, "AAAAA-AAAAA-AAAAA-AAAAA"))
+	}
+	if !strings.Contains(last, "Too many tries") || w.books.Balance(w.other.ID).Granted != 0 {
+		t.Error("guesses are not slowed down, or were right")
+	}
+}

@@ -69,6 +69,7 @@ type books interface {
 	Balance(accountID string) ledger.Balance
 	Spending(accountID string, b ledger.Budget) ledger.Spending
 	Running(accountID string) []ledger.Receipt
+	Redeem(ctx context.Context, accountID, text string) (ledger.Code, error)
 }
 
 // keyring is what the console asks of apikey.Keyring.
@@ -150,13 +151,14 @@ type Server struct {
 	foreign *http.CrossOriginProtection
 	paths   map[string]bool // of pages, for the navigation
 	once    *once
+	guesses *member.Guesses // at codes
 	play    *playground
 }
 
 // New returns the console. It fails when a template or an asset is broken, which a test
 // would have told, or when the public URL is no origin.
 func New(c Config) (*Server, error) {
-	s := &Server{Config: c, mux: http.NewServeMux(), foreign: http.NewCrossOriginProtection(), paths: map[string]bool{}, once: newOnce(), play: &playground{keys: c.Keys, held: map[string]heldKey{}}}
+	s := &Server{Config: c, mux: http.NewServeMux(), foreign: http.NewCrossOriginProtection(), paths: map[string]bool{}, once: newOnce(), guesses: member.NewGuesses(), play: &playground{keys: c.Keys, held: map[string]heldKey{}}}
 	// Behind a proxy that asks with another Host, a browser's Origin is the public one.
 	if err := s.foreign.AddTrustedOrigin(c.PublicURL.Scheme + "://" + c.PublicURL.Host); err != nil {
 		return nil, err

@@ -50,7 +50,7 @@ func (s *Server) callsCSV(v *visit) error {
 	}
 	w := v.csvFile("calls.csv")
 	_ = w.Write([]string{
-		"created_at", "request_id", "key_id", "key", "model", "status", "result", "prompt_tokens", "cached_tokens", "completion_tokens",
+		"created_at", "request_id", "key_id", "key", "model", "status", "result", "prompt_tokens", "cached_tokens", "completion_tokens", "plan_tokens",
 		"first_token_s", "total_s", "charge_iu", "charge_niu", "written_off_iu", "written_off_niu",
 	}) // errors stay with w
 	for v.callLines(w, page.Receipts) && page.Next != "" {
@@ -78,7 +78,7 @@ func (v *visit) callLines(w *csv.Writer, calls []ledger.Receipt) bool {
 func (v *visit) callLine(r *ledger.Receipt) []string {
 	line := []string{
 		r.CreatedAt.UTC().Format(time.RFC3339Nano), r.RequestID, r.KeyID, cell(v.keyName(r.KeyID)), r.Model, strconv.Itoa(r.Status), outcomeOf(r).Words,
-		strconv.Itoa(r.PromptTokens), strconv.Itoa(r.CachedTokens), strconv.Itoa(r.CompletionTokens),
+		strconv.Itoa(r.PromptTokens), strconv.Itoa(r.CachedTokens), strconv.Itoa(r.CompletionTokens), strconv.Itoa(r.PlanTokens),
 		strconv.FormatFloat(r.FirstToken.Seconds(), 'f', 6, 64), strconv.FormatFloat(r.Total.Seconds(), 'f', 6, 64),
 	}
 	return append(append(line, amountColumns(r.Charge)...), amountColumns(r.WrittenOff)...)

@@ -19,7 +19,7 @@ type receiptPage struct {
 	Charge   string // the sentence beside the head of the charge
 	Notes    []string
 	Parts    []part
-	Cut      *part // what of the parts' sum was not charged
+	Cuts     []part // what of the parts' sum was not charged
 	Tokens   int
 	Released money.Amount
 	Lanes    []lane
@@ -80,16 +80,23 @@ func (v *visit) receiptPage(x explain.Explained) receiptPage {
 	if len(x.Sentences) > 0 {
 		p.Charge, p.Notes = x.Sentences[0], x.Sentences[1:]
 	}
-	cut := -r.Charge
+	rest := -r.Charge - r.WrittenOff
 	for _, l := range x.Parts {
 		p.Parts = append(p.Parts, part{partNames[l.Kind], l.Count, l.Price.PerThousand(), l.Amount})
-		cut += l.Amount
+		rest += l.Amount
 	}
-	if r.State != ledger.Running && cut != 0 {
-		p.Cut = &part{Name: "Not charged", Amount: -cut}
-		if r.WrittenOff == cut {
-			p.Cut.Name = "Written off"
+	if r.State == ledger.Running {
+		return p
+	}
+	if rest != 0 {
+		name := "Not charged"
+		if r.PlanTokens > 0 {
+			name = "Included in the plan: " + plural(r.PlanTokens, "token")
 		}
+		p.Cuts = append(p.Cuts, part{Name: name, Amount: -rest})
+	}
+	if r.WrittenOff != 0 {
+		p.Cuts = append(p.Cuts, part{Name: "Written off", Amount: -r.WrittenOff})
 	}
 	return p
 }
@@ -136,6 +143,7 @@ type receiptJSON struct {
 	PromptTokens     int       `json:"prompt_tokens"`
 	CachedTokens     int       `json:"cached_tokens"`
 	CompletionTokens int       `json:"completion_tokens"`
+	PlanTokens       int       `json:"plan_tokens"`
 	Held             string    `json:"held"`
 	Charge           string    `json:"charge"`
 	WrittenOff       string    `json:"written_off"`
@@ -159,7 +167,7 @@ func (s *Server) requestJSON(v *visit) error {
 	r := x.Receipt
 	body, err := json.MarshalIndent(receiptJSON{
 		r.RequestID, r.CompletionID, r.KeyID, r.Model, r.CreatedAt.UTC(), string(r.State), string(r.Ending), r.Status, r.ErrorCode,
-		r.PromptTokens, r.CachedTokens, r.CompletionTokens, r.Hold.String(), r.Charge.String(), r.WrittenOff.String(),
+		r.PromptTokens, r.CachedTokens, r.CompletionTokens, r.PlanTokens, r.Hold.String(), r.Charge.String(), r.WrittenOff.String(),
 		string(r.UsageSource), r.PriceID, r.PlanVersion, r.Attempts, milliseconds(r.FirstToken), milliseconds(r.Total),
 	}, "", "  ")
 	if err != nil {

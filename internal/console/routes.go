@@ -134,6 +134,7 @@ func moneyRoutes() []route {
 		{"GET", "/billing/entries", forMember, (*Server).entries},
 		{"GET", "/billing/entries/csv", forMember, (*Server).entriesCSV},
 		{"POST", "/billing/checkout", forOwner, proved((*Server).checkout)},
+		{"POST", "/billing/redeem", forOwner, proved((*Server).redeem)},
 
 		// Audit log.
 		{"GET", "/audit", forMember, (*Server).auditLog},

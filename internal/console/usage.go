@@ -176,6 +176,7 @@ func addUsage(total *ledger.Usage, u ledger.Usage) {
 	total.PromptTokens += u.PromptTokens
 	total.CachedTokens += u.CachedTokens
 	total.CompletionTokens += u.CompletionTokens
+	total.PlanTokens += u.PlanTokens
 	total.Charge += u.Charge
 	total.WrittenOff += u.WrittenOff
 	total.Failed += u.Failed
@@ -300,12 +301,12 @@ func (s *Server) usageCSV(v *visit) error {
 	}
 	w := v.csvFile("usage.csv")
 	_ = w.Write([]string{
-		p.By, "name", "calls", "failed", "refused", "client_left", "prompt_tokens", "cached_tokens", "completion_tokens",
+		p.By, "name", "calls", "failed", "refused", "client_left", "prompt_tokens", "cached_tokens", "completion_tokens", "plan_tokens",
 		"charge_iu", "charge_niu", "written_off_iu", "written_off_niu",
 	}) // errors stay with w
 	for _, r := range p.Rows {
 		line := []string{cell(r.Group), cell(r.Name)}
-		for _, n := range []int64{r.Calls, r.Failed, r.Refused, r.Left, r.PromptTokens, r.CachedTokens, r.CompletionTokens} {
+		for _, n := range []int64{r.Calls, r.Failed, r.Refused, r.Left, r.PromptTokens, r.CachedTokens, r.CompletionTokens, r.PlanTokens} {
 			line = append(line, strconv.FormatInt(n, 10))
 		}
 		_ = w.Write(append(append(line, amountColumns(r.Charge)...), amountColumns(r.WrittenOff)...))

@@ -122,6 +122,33 @@ func (a *accountThrottle) right(email string) {
 	delete(a.all, email)
 }
 
+// Guesses slows down who guesses at codes: of one account, and from one network. Make one
+// with [NewGuesses]; it is safe for concurrent use.
+type Guesses struct {
+	accounts  accountThrottle
+	addresses addressThrottle
+}
+
+// NewGuesses returns guesses of which none was made.
+func NewGuesses() *Guesses {
+	return &Guesses{
+		accounts:  accountThrottle{memory[guesses]{keep: accountForget}},
+		addresses: addressThrottle{memory[time.Time]{keep: 2 * time.Minute}},
+	}
+}
+
+// Try allows one guess, which counts as wrong until [Guesses.Right] says otherwise. It fails
+// with [*ThrottledError].
+func (g *Guesses) Try(accountID string, from From, now time.Time) error {
+	if err := g.addresses.try(network(from.Address), now); err != nil {
+		return err
+	}
+	return g.accounts.try(accountID, now)
+}
+
+// Right forgets the guesses of an account.
+func (g *Guesses) Right(accountID string) { g.accounts.right(accountID) }
+
 // addressThrottle bounds the tries of one network: a bucket that fills up in a minute.
 type addressThrottle struct{ memory[time.Time] }
 
