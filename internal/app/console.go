@@ -47,8 +47,9 @@ func (a *App) openConsole(log *telemetry.Lines) (*console.Server, error) {
 	return console.New(console.Config{
 		Gate: a.rooms.gate, Passkeys: passkeys, Accounts: a.rooms.accounts, Ledger: a.rooms.ledger,
 		PublicURL: a.publicURL(), Log: log, Now: time.Now,
-		Address: func(r *http.Request) netip.Addr { return api.ClientAddress(r, proxies) },
-		Secure:  func(r *http.Request) bool { return api.Secure(r, proxies) },
+		Address:  func(r *http.Request) netip.Addr { return api.ClientAddress(r, proxies) },
+		Secure:   func(r *http.Request) bool { return api.Secure(r, proxies) },
+		Operator: a.operatorRooms(),
 	})
 }
 

@@ -32,7 +32,7 @@ func (r route) pattern() string {
 // routes is every page of the console. Operators may read what members may, in every
 // account, and change nothing there.
 func routes() []route {
-	return []route{
+	return append(operatorRoutes(), []route{
 		// The door.
 		{"GET", "/sign-in", forAnyone, (*Server).signInPage},
 		{"POST", "/sign-in", forAnyone, (*Server).signIn},
@@ -92,7 +92,12 @@ func routes() []route {
 		{"POST", "/security/sessions/end-others", forPerson, (*Server).endOthers},
 
 		// Audit log.
+	}...)
+}
 
+// operatorRoutes is the pages of those who run Parley.
+func operatorRoutes() []route {
+	return []route{
 		// Operator: Traffic.
 
 		// Operator: Upstreams.
@@ -100,6 +105,20 @@ func routes() []route {
 		// Operator: System.
 
 		// Operator: Accounts.
+		{"GET", "/operator/accounts", forOperator, (*Server).operatorAccounts},
+		{"POST", "/operator/accounts", forOperator, proved((*Server).createAccount)},
+		{"GET", "/operator/accounts/new", forOperator, proved((*Server).newAccount)},
+		{"GET", "/operator/accounts/{id}", forOperator, (*Server).operatorAccount},
+		{"GET", "/operator/accounts/{id}/credit", forOperator, proved((*Server).creditPage)},
+		{"POST", "/operator/accounts/{id}/credit", forOperator, proved((*Server).addCredit)},
+		{"GET", "/operator/accounts/{id}/adjust", forOperator, proved((*Server).adjustPage)},
+		{"POST", "/operator/accounts/{id}/adjust", forOperator, proved((*Server).adjust)},
+		{"GET", "/operator/accounts/{id}/plan", forOperator, proved((*Server).planPage)},
+		{"POST", "/operator/accounts/{id}/plan", forOperator, proved((*Server).changePlan)},
+		{"GET", "/operator/accounts/{id}/suspend", forOperator, proved((*Server).suspendPage)},
+		{"POST", "/operator/accounts/{id}/suspend", forOperator, proved((*Server).suspend)},
+		{"GET", "/operator/accounts/{id}/resume", forOperator, proved((*Server).resumePage)},
+		{"POST", "/operator/accounts/{id}/resume", forOperator, proved((*Server).resume)},
 
 		// Operator: Plans, models and routes.
 

@@ -64,8 +64,9 @@ func newWorld(t *testing.T) *world {
 			a, _ := netip.ParseAddrPort(r.RemoteAddr)
 			return a.Addr()
 		},
-		Secure: func(r *http.Request) bool { return r.Header.Get("X-Forwarded-Proto") == "https" },
-		Log:    telemetry.NewLines(w.log, false), Now: func() time.Time { return w.gate.Now() },
+		Secure:   func(r *http.Request) bool { return r.Header.Get("X-Forwarded-Proto") == "https" },
+		Operator: console.Operator{Accounts: w.accounts, Ledger: books, Store: db},
+		Log:      telemetry.NewLines(w.log, false), Now: func() time.Time { return w.gate.Now() },
 	})
 	if err != nil {
 		t.Fatal(err)
