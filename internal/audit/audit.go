@@ -66,6 +66,17 @@ type Entry struct {
 	Prev, Hash    string // SHA-256, in hexadecimal digits; Prev of the first is empty
 }
 
+// Whole is the name of the law that no entry was changed or left out.
+const Whole = "the audit log is whole"
+
+// Filter says which entries are listed. What is zero does not filter.
+type Filter struct {
+	Target, Actor string
+	Kind          string // of actions, such as "credit": what stands before the dot
+	Before        int64  // the Seq of the last entry of the page before
+	Limit         int    // must be given
+}
+
 // Sum is the hash that e must have: of everything else in it. Times count to the
 // microsecond.
 func (e *Entry) Sum() string {

@@ -14,6 +14,7 @@ type Operator struct {
 	Accounts operatedAccounts
 	Ledger   operatedBooks
 	Store    operatedStore
+	Prover   prover
 }
 
 // operatedAccounts is what the operator's pages ask of account.Directory.

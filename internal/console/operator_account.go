@@ -267,8 +267,8 @@ func (s *Server) planPage(v *visit) error {
 		Of: a, Action: "plan", Title: "Change the plan of " + a.Name, Verb: "Change plan", Plans: v.planChoices(a.Plan),
 		Effect: []string{"The limits and models of the plan count for every call from the moment you confirm. Running calls go on as they began."},
 	}
-	if a.Subscription.Status(v.now) == account.SubscriptionActive {
-		p.Effect = append(p.Effect, fmt.Sprintf("A subscription to %s runs until %s, %s UTC. Its plan counts until then, this one afterwards.", a.Subscription.Plan, day(a.Subscription.Until, v.now), clock(a.Subscription.Until)))
+	if a.Subscription.Applies(v.now) {
+		p.Effect = append(p.Effect, fmt.Sprintf("A subscription to %s runs until %s, %s UTC. Its plan counts until then, this one afterwards.", a.Subscription.Plan, day(a.Subscription.LastsUntil(), v.now), clock(a.Subscription.LastsUntil())))
 	}
 	return v.action(p)
 }

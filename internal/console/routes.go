@@ -32,7 +32,7 @@ func (r route) pattern() string {
 // routes is every page of the console. Operators may read what members may, in every
 // account, and change nothing there.
 func routes() []route {
-	return append(operatorRoutes(), []route{
+	return []route{
 		// The door.
 		{"GET", "/sign-in", forAnyone, (*Server).signInPage},
 		{"POST", "/sign-in", forAnyone, (*Server).signIn},
@@ -92,12 +92,7 @@ func routes() []route {
 		{"POST", "/security/sessions/end-others", forPerson, (*Server).endOthers},
 
 		// Audit log.
-	}...)
-}
 
-// operatorRoutes is the pages of those who run Parley.
-func operatorRoutes() []route {
-	return []route{
 		// Operator: Traffic.
 
 		// Operator: Upstreams.
@@ -123,5 +118,7 @@ func operatorRoutes() []route {
 		// Operator: Plans, models and routes.
 
 		// Operator: Ledger, audit log, settings.
+		{"GET", "/operator/ledger", forOperator, (*Server).operatorLedger},
+		{"POST", "/operator/ledger/verify", forOperator, (*Server).verifyLedger},
 	}
 }

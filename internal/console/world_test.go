@@ -32,6 +32,9 @@ type world struct {
 	log      *strings.Builder
 
 	lab, other *account.Account
+
+	books  *ledger.Ledger
+	proofs *proofs
 }
 
 func newWorld(t *testing.T) *world {
@@ -57,6 +60,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, db: db, gate: member.NewGate(db), accounts: account.NewDirectory(db), log: &strings.Builder{}}
 	w.accounts.SetPlans([]account.Plan{{ID: "pro", RPM: 600}})
 	w.lab, w.other = w.account("Example Lab"), w.account("Other Works")
+	w.books, w.proofs = books, &proofs{db: db}
 	public, _ := url.Parse("http://localhost:8080")
 	w.console, err = console.New(console.Config{
 		Gate: w.gate, Accounts: w.accounts, Ledger: books, PublicURL: public,
@@ -65,7 +69,7 @@ func newWorld(t *testing.T) *world {
 			return a.Addr()
 		},
 		Secure:   func(r *http.Request) bool { return r.Header.Get("X-Forwarded-Proto") == "https" },
-		Operator: console.Operator{Accounts: w.accounts, Ledger: books, Store: db},
+		Operator: console.Operator{Accounts: w.accounts, Ledger: books, Store: db, Prover: w.proofs},
 		Log:      telemetry.NewLines(w.log, false), Now: func() time.Time { return w.gate.Now() },
 	})
 	if err != nil {

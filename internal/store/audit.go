@@ -47,6 +47,14 @@ func (d *DB) AuditLog(ctx context.Context, target string, limit int) ([]audit.En
 	return rows(rs, err, scanEntry)
 }
 
+// AuditPage returns the entries that f lists, the last first.
+func (d *DB) AuditPage(ctx context.Context, f audit.Filter) ([]audit.Entry, error) {
+	rs, err := d.read.QueryContext(ctx, `SELECT `+auditColumns+` FROM audit_log
+		WHERE ($1 = 0 OR seq < $1) AND ($2 = '' OR target = $2) AND ($3 = '' OR actor = $3) AND ($4 = '' OR substr(action, 1, length($4) + 1) = $4 || '.')
+		ORDER BY seq DESC LIMIT $5`, f.Before, f.Target, f.Actor, f.Kind, f.Limit)
+	return rows(rs, err, scanEntry)
+}
+
 func scanEntry(rs *sql.Rows, e *audit.Entry) error {
 	var at sql.NullInt64
 	err := rs.Scan(&e.Seq, &at, &e.Actor, &e.Action, &e.Target, &e.Before, &e.After, &e.Prev, &e.Hash)
