@@ -33,5 +33,6 @@ type operatedBooks interface {
 // operatedStore is what they read from store.DB.
 type operatedStore interface {
 	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
-	AuditLog(ctx context.Context, target string, limit int) ([]audit.Entry, error)
+	AuditPage(ctx context.Context, f audit.Filter) ([]audit.Entry, error)
+	Emails(ctx context.Context, memberIDs []string) (map[string]string, error)
 }

@@ -120,5 +120,6 @@ func routes() []route {
 		// Operator: Ledger, audit log, settings.
 		{"GET", "/operator/ledger", forOperator, (*Server).operatorLedger},
 		{"POST", "/operator/ledger/verify", forOperator, (*Server).verifyLedger},
+		{"GET", "/operator/audit", forOperator, (*Server).operatorAudit},
 	}
 }
