@@ -86,6 +86,7 @@ type App struct {
 	reject    func(w http.ResponseWriter, status int, reason string)
 	limiter   *ratelimit.Limiter
 	proofs    proofs
+	targets   targets
 	refusals  *refusal.Recorder
 	unproved  bool // the books were too large to be proved at the start
 	state     atomic.Int32

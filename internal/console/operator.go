@@ -15,6 +15,9 @@ type Operator struct {
 	Ledger   operatedBooks
 	Store    operatedStore
 	Prover   prover
+	Catalog  offer
+	// Health is how upstreams stand.
+	Health func() Health
 }
 
 // operatedAccounts is what the operator's pages ask of account.Directory.

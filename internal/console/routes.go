@@ -96,6 +96,7 @@ func routes() []route {
 		// Operator: Traffic.
 
 		// Operator: Upstreams.
+		{"GET", "/operator/upstreams", forOperator, (*Server).operatorUpstreams},
 
 		// Operator: System.
 
@@ -116,6 +117,8 @@ func routes() []route {
 		{"POST", "/operator/accounts/{id}/resume", forOperator, proved((*Server).resume)},
 
 		// Operator: Plans, models and routes.
+		{"GET", "/operator/plans", forOperator, (*Server).operatorPlans},
+		{"GET", "/operator/models", forOperator, (*Server).operatorModels},
 
 		// Operator: Ledger, audit log, settings.
 		{"GET", "/operator/ledger", forOperator, (*Server).operatorLedger},
