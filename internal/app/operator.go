@@ -16,7 +16,7 @@ import (
 func (a *App) operatorRooms() console.Operator {
 	r := a.rooms
 	return console.Operator{
-		Accounts: countedAccounts{r.accounts, r.metrics}, Ledger: r.ledger, Store: r.db, Prover: &a.proofs, Catalog: r.catalog, Health: a.health,
+		Accounts: countedAccounts{r.accounts, r.metrics}, Ledger: r.ledger, Store: r.db, Prover: &a.proofs, Catalog: r.catalog, Health: a.health, System: a.system,
 	}
 }
 

@@ -27,3 +27,20 @@ func TestTargets(t *testing.T) {
 		t.Errorf("%d changes, %+v", len(h.Changes), h.Changes[:2])
 	}
 }
+
+// The console is told what the server is and what its directory holds.
+func TestSystem(t *testing.T) {
+	t.Parallel()
+	o, out, errs := options(t, t.TempDir(), &provider{})
+	s := start(t, o, out, errs).system()
+	standing := map[string]string{}
+	for _, c := range s.Checks {
+		standing[c.Name] = c.Standing
+	}
+	if s.Unready != "" || s.Schema == 0 || s.Started.IsZero() || standing["disk"] == "" || standing["directory"] == "" {
+		t.Errorf("the system is %+v", s)
+	}
+	if len(s.Files) == 0 || s.Files[0].Bytes < s.Files[len(s.Files)-1].Bytes {
+		t.Errorf("the files are %+v", s.Files)
+	}
+}

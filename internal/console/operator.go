@@ -18,6 +18,8 @@ type Operator struct {
 	Catalog  offer
 	// Health is how upstreams stand.
 	Health func() Health
+	// System is how the server stands.
+	System func() System
 }
 
 // operatedAccounts is what the operator's pages ask of account.Directory.

@@ -125,13 +125,14 @@ type upstreamRow struct {
 // operatorUpstreamsPage is what templates/operator-upstreams.html shows.
 type operatorUpstreamsPage struct {
 	Rows    []upstreamRow
+	Follow  follow
 	Changes []TargetChange
 }
 
 // operatorUpstreams shows which targets calls go to and which were taken out.
 func (s *Server) operatorUpstreams(v *visit) error {
 	health := s.Operator.Health()
-	p := operatorUpstreamsPage{Changes: health.Changes}
+	p := operatorUpstreamsPage{Changes: health.Changes, Follow: v.following()}
 	out := 0
 	for _, u := range health.Upstreams {
 		row := upstreamRow{Upstream: u}

@@ -99,6 +99,7 @@ func routes() []route {
 		{"GET", "/operator/upstreams", forOperator, (*Server).operatorUpstreams},
 
 		// Operator: System.
+		{"GET", "/operator/system", forOperator, (*Server).operatorSystem},
 
 		// Operator: Accounts.
 		{"GET", "/operator/accounts", forOperator, (*Server).operatorAccounts},

@@ -36,6 +36,7 @@ type world struct {
 	books  *ledger.Ledger
 	proofs *proofs
 	health console.Health
+	system console.System
 }
 
 func newWorld(t *testing.T) *world {
@@ -70,7 +71,7 @@ func newWorld(t *testing.T) *world {
 			return a.Addr()
 		},
 		Secure:   func(r *http.Request) bool { return r.Header.Get("X-Forwarded-Proto") == "https" },
-		Operator: console.Operator{Accounts: w.accounts, Ledger: books, Store: db, Prover: w.proofs, Catalog: operatorOffer(t), Health: func() console.Health { return w.health }},
+		Operator: console.Operator{Accounts: w.accounts, Ledger: books, Store: db, Prover: w.proofs, Catalog: operatorOffer(t), Health: func() console.Health { return w.health }, System: func() console.System { return w.system }},
 		Log:      telemetry.NewLines(w.log, false), Now: func() time.Time { return w.gate.Now() },
 	})
 	if err != nil {
