@@ -27,6 +27,7 @@ import (
 type Key struct {
 	ID         string
 	AccountID  string
+	CreatedBy  string // the id of a member; empty where it was the operator, at the command line
 	Name       string
 	Prefix     string // the secret's first characters
 	Last4      string // and its last
@@ -148,6 +149,7 @@ func (r *Keyring) put(e *entry) {
 // no Networks, as [ParseNetworks] makes them, is everywhere.
 type NewKey struct {
 	AccountID string
+	CreatedBy string // the id of a member; empty is none
 	Name      string
 	ExpiresAt time.Time
 	Models    []string
@@ -176,7 +178,7 @@ func (r *Keyring) Create(ctx context.Context, n NewKey) (Key, Secret, error) {
 	}
 	secret := mint()
 	k := Key{
-		ID: ident.New(ident.Key), AccountID: n.AccountID, Name: n.Name,
+		ID: ident.New(ident.Key), AccountID: n.AccountID, CreatedBy: n.CreatedBy, Name: n.Name,
 		Prefix: secret.Prefix(), Last4: secret.Last4(), Hash: secret.Hash(),
 		Models: slices.Clone(n.Models), Scopes: cmp.Or(n.Scopes, account.DefaultScopes), Networks: slices.Clone(n.Networks), Budget: budgetOf(n.Budget, ""),
 		RPM: n.RPM, TPM: n.TPM, CreatedAt: now,

@@ -44,13 +44,18 @@ func (a *App) openConsole(log *telemetry.Lines) (*console.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return console.New(console.Config{
+	c := console.Config{
 		Gate: a.rooms.gate, Passkeys: passkeys, Accounts: a.rooms.accounts, Ledger: a.rooms.ledger,
+		Keys: countedKeys{a.rooms.keys, a.rooms.metrics}, Models: a.rooms.catalog, Limits: a.limiter, Records: a.rooms.db, Explain: a.rooms.explain(), PartLimit: 150 * time.Millisecond,
 		PublicURL: a.publicURL(), Log: log, Now: time.Now,
 		Address:  func(r *http.Request) netip.Addr { return api.ClientAddress(r, proxies) },
 		Secure:   func(r *http.Request) bool { return api.Secure(r, proxies) },
 		Operator: a.operatorRooms(),
-	})
+	}
+	if a.rooms.payments != nil {
+		c.Payments = a.rooms.payments
+	}
+	return console.New(c)
 }
 
 // front stands before all public doors.

@@ -45,8 +45,15 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/audit"
+	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/explain"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
+	"github.com/parley-ai/parley/internal/payment"
+	"github.com/parley-ai/parley/internal/ratelimit"
+	"github.com/parley-ai/parley/internal/refusal"
 	"github.com/parley-ai/parley/internal/telemetry"
 )
 
@@ -60,15 +67,67 @@ type accounts interface {
 // books is what the console asks of ledger.Ledger.
 type books interface {
 	Balance(accountID string) ledger.Balance
+	Spending(accountID string, b ledger.Budget) ledger.Spending
+	Running(accountID string) []ledger.Receipt
 }
 
-// Config is the rooms behind the console. All fields but
-// Passkeys are required.
+// keyring is what the console asks of apikey.Keyring.
+type keyring interface {
+	List(accountID string) []apikey.Key
+	Find(id string) (apikey.Key, bool)
+	Create(ctx context.Context, n apikey.NewKey) (apikey.Key, apikey.Secret, error)
+	Change(ctx context.Context, id string, c apikey.Change) (apikey.Key, error)
+	Revoke(ctx context.Context, id string) (apikey.Key, error)
+	Rotate(ctx context.Context, id string, overlap time.Duration) (fresh apikey.Key, s apikey.Secret, old apikey.Key, err error)
+}
+
+// models is what the console asks of catalog.Catalog.
+type models interface {
+	List(now time.Time) []*catalog.Model
+}
+
+// limits is what the console asks of ratelimit.Limiter.
+type limits interface {
+	InUse(now time.Time, accountID string) ratelimit.InUse
+}
+
+// records is what the console asks of the store about calls that were made and credit.
+type records interface {
+	ReceiptPage(ctx context.Context, f ledger.Filter) (ledger.Page, error)
+	Refusals(ctx context.Context, f refusal.Filter) ([]refusal.Record, error)
+	UsageOf(ctx context.Context, f ledger.UsageFilter, by ledger.By) ([]ledger.Usage, error)
+	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
+	Pace(ctx context.Context, accountID string, now time.Time) (ledger.Pace, error)
+	Statement(ctx context.Context, accountID string, from, to time.Time) (ledger.Statement, error)
+	AuditPage(ctx context.Context, f audit.Filter) ([]audit.Entry, error)
+}
+
+// payments is what the console asks of payment.Room.
+type payments interface {
+	Prices() []payment.Price
+	Checkout(ctx context.Context, accountID, price string) (payment.Page, error)
+}
+
+// explainer is what the console asks of explain.Room.
+type explainer interface {
+	Request(ctx context.Context, id string, now time.Time) (explain.Explained, error)
+}
+
+// Config is the rooms behind the console. All fields but Passkeys and Payments are required.
 type Config struct {
 	Gate     *member.Gate
 	Passkeys *member.Passkeys // nil where browsers make none for the public URL
 	Accounts accounts
 	Ledger   books
+	Keys     keyring
+	Models   models
+	Limits   limits
+	Records  records
+	Explain  explainer
+	Payments payments // nil where nobody can pay
+	// PartLimit bounds the time for each part of a page that is read from the database and
+	// that the page can do without: it is missing rather than late.
+	PartLimit time.Duration
 	// PublicURL is where people reach the console: scheme and host. Links and passkeys are of
 	// it.
 	PublicURL *url.URL
@@ -92,12 +151,14 @@ type Server struct {
 	assets  *assets
 	foreign *http.CrossOriginProtection
 	paths   map[string]bool // of pages, for the navigation
+	once    *once
+	play    *playground
 }
 
 // New returns the console. It fails when a template or an asset is broken, which a test
 // would have told, or when the public URL is no origin.
 func New(c Config) (*Server, error) {
-	s := &Server{Config: c, mux: http.NewServeMux(), foreign: http.NewCrossOriginProtection(), paths: map[string]bool{}}
+	s := &Server{Config: c, mux: http.NewServeMux(), foreign: http.NewCrossOriginProtection(), paths: map[string]bool{}, once: newOnce(), play: &playground{keys: c.Keys, held: map[string]heldKey{}}}
 	// Behind a proxy that asks with another Host, a browser's Origin is the public one.
 	if err := s.foreign.AddTrustedOrigin(c.PublicURL.Scheme + "://" + c.PublicURL.Host); err != nil {
 		return nil, err

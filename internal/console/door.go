@@ -84,6 +84,9 @@ func (s *Server) signedIn(v *visit) error {
 }
 
 func (s *Server) signOut(v *visit) error {
+	if err := v.endPlayground(v.thisSession); err != nil {
+		return err
+	}
 	if err := s.Gate.SignOut(v.context(), v.who); err != nil && !errors.Is(err, member.ErrNoSession) {
 		return err
 	}
@@ -99,6 +102,9 @@ func (s *Server) switchAccount(v *visit) error {
 	}
 	if _, ok := s.Accounts.ByID(to); !ok {
 		return errNotFound
+	}
+	if err := v.endPlayground(v.thisSession); err != nil {
+		return err
 	}
 	if err := s.Gate.Look(v.context(), v.who, to); err != nil {
 		return err

@@ -1,9 +1,12 @@
 package console
 
 import (
+	"net/url"
 	"strings"
 
 	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/ident"
 )
 
 // findPage is what templates/find.html shows.
@@ -31,18 +34,39 @@ func (s *Server) find(v *visit) error {
 	return v.page("find", "Find", findPage{hits, looked})
 }
 
-// mask cuts a key's secret to what lists show of it.
+// mask cuts a key's secret to what lists show of it, also one that was copied with words
+// around it or without its beginning.
 func mask(q string) string {
-	if strings.HasPrefix(q, "sk-") && len(q) > 24 {
-		return q[:14] + "…" + q[len(q)-4:]
+	const start, shown, end = "sk-", 14, 4 // what a list shows of a secret
+	if _, secret, ok := strings.Cut(q, start); ok {
+		secret, _, _ = strings.Cut(start+secret, " ")
+		if secret = strings.Trim(secret, `"',;`); len(secret) > shown+end+6 {
+			return secret[:shown] + ellipsis + secret[len(secret)-end:]
+		}
+		return secret
+	}
+	const longest = 40 // of an id without its prefix
+	for _, prefix := range []string{ident.Request, ident.Completion, ident.Key, ident.Account} {
+		if strings.HasPrefix(q, prefix) {
+			return q
+		}
+	}
+	if len(q) > longest && !strings.ContainsAny(q, " /.") {
+		return ellipsis + q[len(q)-end:]
 	}
 	return q
 }
+
+// ellipsis stands for what is not shown of a secret.
+const ellipsis = "…"
 
 // finders look for what q names, of what the visitor may see, a line a kind of thing.
 func finders() []func(v *visit, q string) []hit {
 	return []func(v *visit, q string) []hit{
 		(*visit).findAccounts,
+		(*visit).findCalls,
+		(*visit).findKeys,
+		(*visit).findModels,
 	}
 }
 
@@ -70,7 +94,63 @@ func (v *visit) findAccounts(q string) (all []hit) {
 	return all
 }
 
+// findCalls finds the account's calls by the ids of requests and of completions.
+func (v *visit) findCalls(q string) []hit {
+	if v.account == nil || !strings.HasPrefix(q, ident.Request) && !strings.HasPrefix(q, ident.Completion) {
+		return nil
+	}
+	x, err := v.explained(q)
+	if err != nil {
+		return nil
+	}
+	return []hit{{"/requests/" + x.RequestID, x.RequestID, "Request"}}
+}
+
+// findKeys finds the keys of the account that the visitor may see.
+func (v *visit) findKeys(q string) (all []hit) {
+	if v.account == nil {
+		return nil
+	}
+	for _, k := range v.s.Keys.List(v.account.ID) {
+		if v.mayKey(&k) && (q == k.ID || keyNamed(&k, q)) {
+			all = append(all, hit{"/keys/" + k.ID, k.Name, "API key " + k.Prefix + ellipsis + k.Last4})
+		}
+	}
+	return all
+}
+
+// findModels finds models on offer.
+func (v *visit) findModels(q string) (all []hit) {
+	if v.account == nil {
+		return nil
+	}
+	for _, m := range v.s.Models.List(v.now) {
+		if !begins(m.ID, q) {
+			continue
+		}
+		path := "/requests?model=" + url.QueryEscape(m.ID)
+		if v.s.paths["/models/{id}"] {
+			path = "/models/" + url.PathEscape(m.ID)
+		}
+		all = append(all, hit{path, m.ID, "Model"})
+	}
+	return all
+}
+
+// begins reports whether name begins with q, in whatever case.
+func begins(name, q string) bool {
+	return len(name) >= len(q) && strings.EqualFold(name[:len(q)], q)
+}
+
+// keyNamed reports whether q is part of a key's name, or the beginning or the end of what is
+// shown of its secret.
+func keyNamed(k *apikey.Key, q string) bool {
+	q = strings.ToLower(q)
+	shown := strings.ToLower(k.Prefix + ellipsis + k.Last4)
+	return strings.Contains(strings.ToLower(k.Name), q) || strings.HasPrefix(shown, q) || strings.HasSuffix(shown, q)
+}
+
 // names reports whether q is the id of a, or the beginning of its name.
 func names(q string, a *account.Account) bool {
-	return q == a.ID || len(a.Name) >= len(q) && strings.EqualFold(a.Name[:len(q)], q)
+	return q == a.ID || begins(a.Name, q)
 }

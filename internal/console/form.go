@@ -16,7 +16,13 @@ type field struct {
 	Maximum                 int
 	Optional                bool
 	Focus                   bool
+	// Choices makes the field a list of them, Rows a text of so many lines.
+	Choices []formOption
+	Rows    int
 }
+
+// formOption is a value that a field can have, and its name for people.
+type formOption struct{ Value, Name string }
 
 // form is the fields of a page and what was typed into them.
 type form struct {

@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"html/template"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -168,3 +169,51 @@ func agentName(agent string) string {
 	}
 	return browser
 }
+
+// join is names in a list: "a, b and c".
+func join(names []string) string {
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return strings.Join(names, "")
+}
+
+// wait is a short time from now: "644 ms", "4 s", or nothing.
+func wait(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return ""
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds()+1, 10) + " ms"
+	}
+	return strconv.Itoa(int((d+time.Second-1)/time.Second)) + " s"
+}
+
+// tookSeconds is a duration in a list: "0.42", or a dash for none.
+func tookSeconds(d time.Duration) string {
+	if d <= 0 {
+		return "–"
+	}
+	return strconv.FormatFloat(d.Seconds(), 'f', 2, 64)
+}
+
+// short is a large number in a figure: "1.28", with "M" beside it.
+func short(n int64) template.HTML {
+	const million, billion = 1_000_000, 1_000_000_000
+	var text string
+	scaled := func(size float64, unit string) string {
+		return strconv.FormatFloat(float64(n)/size, 'f', 2, 64) + `<span class="u">` + unit + `</span>`
+	}
+	switch {
+	case n >= billion:
+		text = scaled(billion, "G")
+	case n >= million:
+		text = scaled(million, "M")
+	default:
+		return template.HTML(count(n))
+	}
+	return template.HTML(`<span title="` + count(n) + `">` + text + `</span>`)
+}
+
+// most is the largest of values, and 1 at least.
+func most(values []int64) int64 { return slices.Max(append(values, 1)) }

@@ -38,6 +38,6 @@ type operatedBooks interface {
 // operatedStore is what they read from store.DB.
 type operatedStore interface {
 	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
-	AuditPage(ctx context.Context, f audit.Filter) ([]audit.Entry, error)
+	SearchAudit(ctx context.Context, f audit.Search) ([]audit.Entry, error)
 	Emails(ctx context.Context, memberIDs []string) (map[string]string, error)
 }

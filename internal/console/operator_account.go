@@ -20,7 +20,7 @@ type operatorAccountPage struct {
 	Grants  []ledger.GrantBalance // with something left, in the order in which they burn
 	Used    int                   // grants of which nothing is left
 	People  []member.Person
-	Changes []auditRow // the last of the account itself
+	Changes []changeRow // the last of the account itself
 }
 
 // changesShown is how many changes an account's page has.
@@ -70,11 +70,11 @@ func (s *Server) operatorAccount(v *visit) error {
 	if p.People, err = s.Gate.Store.People(v.context(), a.ID); err != nil {
 		return err
 	}
-	changes, err := s.Operator.Store.AuditPage(v.context(), audit.Filter{Target: a.ID, Limit: changesShown})
+	changes, err := s.Operator.Store.SearchAudit(v.context(), audit.Search{Target: a.ID, Limit: changesShown})
 	if err != nil {
 		return err
 	}
-	if p.Changes, err = v.auditRows(changes); err != nil {
+	if p.Changes, err = v.changeRows(changes); err != nil {
 		return err
 	}
 	return v.page("operator-account", a.Name, p)

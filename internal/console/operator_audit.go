@@ -12,8 +12,8 @@ import (
 
 // operatorAuditPage is what templates/operator-audit.html shows.
 type operatorAuditPage struct {
-	Rows   []auditRow
-	Filter audit.Filter
+	Rows   []changeRow
+	Filter audit.Search
 	Kinds  []string
 	Pager  pager
 	// Whole is what the last proof said of the chain; its name is empty before the first.
@@ -24,8 +24,8 @@ type operatorAuditPage struct {
 // Filtered reports whether the list leaves entries out.
 func (p operatorAuditPage) Filtered() bool { return p.Filter.Target+p.Filter.Actor+p.Filter.Kind != "" }
 
-// auditRow is an entry for people.
-type auditRow struct {
+// changeRow is an entry for people.
+type changeRow struct {
 	audit.Entry
 	Who     string // an email, or a name that is nobody's id
 	On      string // the account's name, or the id
@@ -38,13 +38,13 @@ func auditKinds() []string {
 	return []string{"account", "subscription", "credit", "code", "key", "token", "member", "link", "session", "plan", "price", "webhook", "books"}
 }
 
-// auditShown is how many entries a page of the audit log has.
-const auditShown = 50
+// changesListed is how many entries a page of the audit log has.
+const changesListed = 50
 
 // operatorAudit lists every change that anybody has made, with the state of the chain.
 func (s *Server) operatorAudit(v *visit) error {
 	q := v.r.URL.Query()
-	f := audit.Filter{Target: strings.TrimSpace(q.Get("target")), Kind: q.Get("kind"), Limit: auditShown + 1}
+	f := audit.Search{Target: strings.TrimSpace(q.Get("target")), Kind: q.Get("kind"), Limit: changesListed + 1}
 	p := operatorAuditPage{Kinds: auditKinds(), Proved: s.Operator.Prover.Proof()}
 	if before := q.Get("before"); before != "" {
 		n, err := strconv.ParseInt(before, 10, 64)
@@ -61,16 +61,16 @@ func (s *Server) operatorAudit(v *visit) error {
 			f.Actor = m.ID // an email of nobody finds nothing
 		}
 	}
-	entries, err := s.Operator.Store.AuditPage(v.context(), f)
+	entries, err := s.Operator.Store.SearchAudit(v.context(), f)
 	if err != nil {
 		return err
 	}
 	next := ""
-	if len(entries) > auditShown {
-		entries = entries[:auditShown]
-		next = strconv.FormatInt(entries[auditShown-1].Seq, 10)
+	if len(entries) > changesListed {
+		entries = entries[:changesListed]
+		next = strconv.FormatInt(entries[changesListed-1].Seq, 10)
 	}
-	if p.Rows, err = v.auditRows(entries); err != nil {
+	if p.Rows, err = v.changeRows(entries); err != nil {
 		return err
 	}
 	p.Pager = v.pager("", next)
@@ -88,8 +88,8 @@ func (s *Server) operatorAudit(v *visit) error {
 	return v.page("operator-audit", "Audit log", p)
 }
 
-// auditRows are entries with the names of who and what they are about.
-func (v *visit) auditRows(entries []audit.Entry) ([]auditRow, error) {
+// changeRows are entries with the names of who and what they are about.
+func (v *visit) changeRows(entries []audit.Entry) ([]changeRow, error) {
 	actors := map[string]bool{}
 	for _, e := range entries {
 		actors[e.Actor] = true
@@ -98,9 +98,9 @@ func (v *visit) auditRows(entries []audit.Entry) ([]auditRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]auditRow, 0, len(entries))
+	rows := make([]changeRow, 0, len(entries))
 	for _, e := range entries {
-		r := auditRow{Entry: e, Who: e.Actor, On: e.Target, Changes: auditChanges(e.Before, e.After)}
+		r := changeRow{Entry: e, Who: e.Actor, On: e.Target, Changes: auditChanges(e.Before, e.After)}
 		if email, ok := emails[e.Actor]; ok {
 			r.Who = email
 		}

@@ -56,8 +56,8 @@ func (s *Server) operatorPlans(v *visit) error {
 	return v.page("operator-plans", "Plans", p)
 }
 
-// modelRow is a model with its price of 1,000 tokens.
-type modelRow struct {
+// routedModel is a model with its price of 1,000 tokens.
+type routedModel struct {
 	*catalog.Model
 	Input, Cached, Output money.Amount
 	Targets               []targetRow
@@ -73,10 +73,10 @@ type targetRow struct {
 // tried.
 func (s *Server) operatorModels(v *visit) error {
 	health := s.Operator.Health()
-	var rows []modelRow
+	var rows []routedModel
 	for _, m := range s.Operator.Catalog.List(v.now) {
 		const thousand = 1000
-		row := modelRow{Model: m, Input: m.Price.Input * thousand, Cached: m.Price.CachedInput * thousand, Output: m.Price.Output * thousand}
+		row := routedModel{Model: m, Input: m.Price.Input * thousand, Cached: m.Price.CachedInput * thousand, Output: m.Price.Output * thousand}
 		for _, t := range m.Targets {
 			row.Targets = append(row.Targets, health.row(t, v.now))
 		}

@@ -41,7 +41,7 @@ func TestOperatorOffer(t *testing.T) {
 			}
 		}
 	}
-	check("/operator/plans", "pro600 requests a minute600––svc-titan2")
+	check("/operator/plans", "64 calls at once600600,00064svc-titan2")
 	check("/operator/models", "svc-titanLarge.", "rack/big In rotation", "0.012000", "0.003000", "0.036001", "32,768")
 	check("/operator/upstreams", "10.0.0.7:8000", "big In rotation", "no model uses it", "No target was taken out")
 

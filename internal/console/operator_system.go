@@ -96,7 +96,7 @@ func (v *visit) following() follow {
 // operatorSystem shows the server as it stands.
 func (s *Server) operatorSystem(v *visit) error {
 	p := operatorSystemPage{System: s.Operator.System(), Follow: v.following()}
-	p.Up = lasting(v.now.Sub(p.Started))
+	p.Up = uptime(v.now.Sub(p.Started))
 	proof := s.Operator.Prover.Proof()
 	books := Check{Name: "books", Standing: "fine", Text: proof.Words() + "."}
 	switch proof.Icon() {
@@ -127,7 +127,7 @@ func (s *Server) operatorSystem(v *visit) error {
 func (v *visit) lastBackup(ctx context.Context) (Check, error) {
 	c := Check{Name: "backup", Standing: "noted", Text: "None was ever made.", Do: "parley backup FILE"}
 	const most = 50 // entries about the books are backups, but for a few
-	entries, err := v.s.Operator.Store.AuditPage(ctx, audit.Filter{Kind: "books", Limit: most})
+	entries, err := v.s.Operator.Store.SearchAudit(ctx, audit.Search{Kind: "books", Limit: most})
 	for _, e := range entries {
 		if e.Action != audit.BooksBackup {
 			continue
@@ -141,8 +141,8 @@ func (v *visit) lastBackup(ctx context.Context) (Check, error) {
 	return c, err
 }
 
-// lasting is how long something has lasted: "12 days", "3 h", "5 min".
-func lasting(d time.Duration) string {
+// uptime is how long something has lasted: "12 days", "3 h", "5 min".
+func uptime(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
 		return plural(int(d/(24*time.Hour)), "day")

@@ -32,7 +32,7 @@ func (r route) pattern() string {
 // routes is every page of the console. Operators may read what members may, in every
 // account, and change nothing there.
 func routes() []route {
-	return []route{
+	return append([]route{
 		// The door.
 		{"GET", "/sign-in", forAnyone, (*Server).signInPage},
 		{"POST", "/sign-in", forAnyone, (*Server).signIn},
@@ -53,21 +53,32 @@ func routes() []route {
 		{"POST", "/find", forPerson, (*Server).find},
 
 		// Overview.
-		{"GET", "/", forPerson, (*Server).home},
+		{"GET", "/", forPerson, (*Server).overview},
 
 		// Playground.
+		{"GET", "/playground", forMember, (*Server).playgroundPage},
+		{"POST", "/playground/key", forMember, (*Server).playgroundKey},
 
 		// API keys.
+		{"GET", "/keys", forMember, (*Server).keys},
+		{"GET", "/keys/new", forMember, proved((*Server).newKeyPage)},
+		{"POST", "/keys/new", forMember, proved((*Server).createKey)},
+		{"GET", "/keys/{id}", forMember, (*Server).keySummary},
+		{"GET", "/keys/{id}/edit", forMember, proved((*Server).editKeyPage)},
+		{"POST", "/keys/{id}/edit", forMember, proved((*Server).editKey)},
+		{"GET", "/keys/{id}/rotate", forMember, proved((*Server).rotateKeyPage)},
+		{"POST", "/keys/{id}/rotate", forMember, proved((*Server).rotateKey)},
+		{"GET", "/keys/{id}/revoke", forMember, (*Server).revokeKeyPage},
+		{"POST", "/keys/{id}/revoke", forMember, (*Server).revokeKey},
 
 		// Models.
+		{"GET", "/models", forMember, (*Server).models},
+		{"GET", "/models/{id}", forMember, (*Server).model},
 
-		// Requests.
-
-		// Usage.
+		// Requests, usage, billing and audit log: see moneyRoutes.
 
 		// Limits.
-
-		// Billing.
+		{"GET", "/limits", forMember, (*Server).limitsShown},
 
 		// Members.
 		{"GET", "/members", forMember, (*Server).members},
@@ -90,8 +101,6 @@ func routes() []route {
 		{"POST", "/security/taste", forPerson, (*Server).setTaste},
 		{"POST", "/security/sessions/{id}/end", forPerson, (*Server).endSession},
 		{"POST", "/security/sessions/end-others", forPerson, (*Server).endOthers},
-
-		// Audit log.
 
 		// Operator: Traffic.
 
@@ -125,5 +134,30 @@ func routes() []route {
 		{"GET", "/operator/ledger", forOperator, (*Server).operatorLedger},
 		{"POST", "/operator/ledger/verify", forOperator, (*Server).verifyLedger},
 		{"GET", "/operator/audit", forOperator, (*Server).operatorAudit},
+	}, moneyRoutes()...)
+}
+
+// moneyRoutes are the pages of what was done and what it cost.
+func moneyRoutes() []route {
+	return []route{
+		// Requests.
+		{"GET", "/requests", forMember, (*Server).requests},
+		{"GET", "/requests/csv", forMember, (*Server).callsCSV},
+		{"GET", "/requests/{id}", forMember, (*Server).request},
+		{"GET", "/requests/{id}/json", forMember, (*Server).requestJSON},
+
+		// Usage.
+		{"GET", "/usage", forMember, (*Server).usage},
+		{"GET", "/usage/csv", forMember, (*Server).usageCSV},
+
+		// Billing.
+		{"GET", "/billing", forMember, (*Server).billing},
+		{"GET", "/billing/entries", forMember, (*Server).entries},
+		{"GET", "/billing/entries/csv", forMember, (*Server).entriesCSV},
+		{"POST", "/billing/checkout", forOwner, proved((*Server).checkout)},
+
+		// Audit log.
+		{"GET", "/audit", forMember, (*Server).auditLog},
+		{"GET", "/audit/csv", forMember, (*Server).auditCSV},
 	}
 }

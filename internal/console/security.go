@@ -77,6 +77,9 @@ func (s *Server) setPassword(v *visit) error {
 	token, err := s.Gate.SetPassword(v.context(), v.who, v.r.PostFormValue("password"))
 	if err == nil {
 		v.keep(token)
+		if err := v.endPlayground(v.otherSession); err != nil {
+			return err
+		}
 		return v.seeOther("/security?done=password")
 	}
 	f := v.passwordForm()
@@ -107,6 +110,10 @@ func (s *Server) setTaste(v *visit) error {
 }
 
 func (s *Server) endSession(v *visit) error {
+	ended := func(session string) bool { return session == v.r.PathValue("id") }
+	if err := v.endPlayground(ended); err != nil {
+		return err
+	}
 	err := s.Gate.Store.EndSession(v.context(), v.who.Member.ID, v.r.PathValue("id"))
 	if err != nil && !errors.Is(err, member.ErrNoSession) { // it may have ended by itself
 		return err
@@ -115,11 +122,11 @@ func (s *Server) endSession(v *visit) error {
 }
 
 func (s *Server) endOthers(v *visit) error {
+	if err := v.endPlayground(v.otherSession); err != nil {
+		return err
+	}
 	if err := s.Gate.Store.EndOthers(v.context(), v.who.Member.ID, v.who.Session.ID); err != nil {
 		return err
 	}
 	return v.seeOther("/security?done=others")
 }
-
-// home is the first page of who signs in.
-func (s *Server) home(v *visit) error { return v.seeOther("/security") }

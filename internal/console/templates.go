@@ -50,9 +50,12 @@ func (s *Server) functions() template.FuncMap {
 		// Money; see format.go.
 		"balance": balance, "spent": spent, "row": row, "exact": exact,
 		// Numbers and times.
-		"count": count, "plural": plural, "ago": ago, "moment": moment, "day": day, "clock": clock,
+		"count": count, "plural": plural, "ago": ago, "moment": moment, "day": day, "clock": clock, "tookSeconds": tookSeconds, "short": short, "most": most,
+		"second": second, "inSeconds": inSeconds, "instant": instant, "share": share, "large": large, "integer": integer,
+		// Lists; see lists.go.
+		"select": newSelector,
 		// Names.
-		"middle": middle, "agent": agentName, "passkeyID": passkeyID,
+		"middle": middle, "brief": brief, "names": join, "agent": agentName, "passkeyID": passkeyID,
 		// Pictures; see chart.go and parts.go.
 		"meter": meter, "spark": spark, "status": s.status, "pill": s.pill,
 	}

@@ -34,6 +34,7 @@ type visit struct {
 	notes   []note
 	status  int
 	err     error
+	missed  error // why a part of the page is missing
 }
 
 func (s *Server) newVisit(w http.ResponseWriter, r *http.Request, rt route) *visit {
@@ -182,8 +183,13 @@ func (v *visit) pageWith(status int, name, title string, data any) error {
 
 // write sends a page.
 func (v *visit) write(status int, body []byte) {
+	v.writeAs(status, "text/html; charset=utf-8", body)
+}
+
+// writeAs sends something of that media type.
+func (v *visit) writeAs(status int, kind string, body []byte) {
 	h := v.w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Type", kind)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	v.status = status
 	v.w.WriteHeader(status)
@@ -249,6 +255,9 @@ func (v *visit) close() {
 	}
 	if level == slog.LevelError && v.err != nil {
 		line.String("error", v.err.Error())
+	}
+	if v.missed != nil {
+		line.String("missing", v.missed.Error())
 	}
 	if stack != "" {
 		line.String("stack", stack)

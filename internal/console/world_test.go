@@ -12,9 +12,15 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/config"
 	"github.com/parley-ai/parley/internal/console"
+	"github.com/parley-ai/parley/internal/explain"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
+	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/store"
 	"github.com/parley-ai/parley/internal/telemetry"
 )
@@ -28,12 +34,15 @@ type world struct {
 	db       *store.DB
 	gate     *member.Gate
 	accounts *account.Directory
+	keys     *apikey.Keyring
+	books    *ledger.Ledger
+	limiter  *ratelimit.Limiter
+	catalog  *catalog.Catalog
 	console  *console.Server
 	log      *strings.Builder
 
 	lab, other *account.Account
 
-	books  *ledger.Ledger
 	proofs *proofs
 	health console.Health
 	system console.System
@@ -59,13 +68,17 @@ func newWorld(t *testing.T) *world {
 		progress.Close()
 		db.Close()
 	})
-	w := &world{t: t, db: db, gate: member.NewGate(db), accounts: account.NewDirectory(db), log: &strings.Builder{}}
-	w.accounts.SetPlans([]account.Plan{{ID: "pro", RPM: 600}})
+	w := &world{t: t, db: db, books: books, gate: member.NewGate(db), accounts: account.NewDirectory(db), log: &strings.Builder{}}
+	w.accounts.SetPlans([]account.Plan{{ID: "pro", RPM: 600, TPM: 600_000, Concurrency: 64}})
+	w.keys, w.limiter = apikey.NewKeyring(db, w.accounts), ratelimit.New(time.Now())
+	w.offer()
 	w.lab, w.other = w.account("Example Lab"), w.account("Other Works")
-	w.books, w.proofs = books, &proofs{db: db}
+	w.proofs = &proofs{db: db}
 	public, _ := url.Parse("http://localhost:8080")
 	w.console, err = console.New(console.Config{
 		Gate: w.gate, Accounts: w.accounts, Ledger: books, PublicURL: public,
+		Keys: w.keys, Models: w.catalog, Limits: w.limiter, Records: db, PartLimit: time.Minute,
+		Explain: &explain.Room{Store: db, Running: books.Find, Account: w.accounts.ByID, Key: w.keys.Find, Models: w.catalog.List, Nearest: config.Nearest},
 		Address: func(r *http.Request) netip.Addr {
 			a, _ := netip.ParseAddrPort(r.RemoteAddr)
 			return a.Addr()
@@ -78,6 +91,25 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// offer has two models of the plan, and one of another.
+func (w *world) offer() {
+	w.t.Helper()
+	targets := []catalog.Target{{Upstream: "local", Model: "m"}}
+	models := []catalog.Model{
+		{ID: "svc-titan", Description: "Large.", ContextWindow: 8192, MaxOutput: 4096, Price: money.Price{Input: 12_000, CachedInput: 3_000, Output: 36_000}, Plans: []string{"pro"}, Targets: targets},
+		{ID: "svc-pulse", Description: "Small and quick.", ContextWindow: 4096, MaxOutput: 1024, Price: money.Price{Input: 2_000, CachedInput: 2_000, Output: 4_001}, Plans: []string{"pro"}, Targets: targets},
+		{ID: "house-70b", Description: "Ours.", ContextWindow: 32768, MaxOutput: 4096, Price: money.Price{Input: 12_000, Output: 36_000}, Plans: []string{"scale"}, Targets: targets},
+	}
+	if err := w.db.SaveCatalog(w.t.Context(), models, nil); err != nil {
+		w.t.Fatal(err)
+	}
+	var err error
+	if w.catalog, err = catalog.New(models); err != nil {
+		w.t.Fatal(err)
+	}
+	w.keys = apikey.NewKeyring(w.db, w.accounts)
 }
 
 func (w *world) account(name string) *account.Account {

@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/parley-ai/parley/internal/money"
@@ -36,6 +37,11 @@ const (
 type Page struct {
 	Receipts []Receipt
 	Next     string
+}
+
+// Cursor is the [Filter.Before] that goes on behind r.
+func (r *Receipt) Cursor() string {
+	return strconv.FormatInt(r.CreatedAt.Unix()/3600, 10) + "." + r.RequestID
 }
 
 // Part is one line of a charge: Count tokens of a kind at Price are Amount.

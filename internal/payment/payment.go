@@ -17,6 +17,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -97,6 +98,9 @@ func New(o Options, l granter) (*Room, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
+
+// Prices is what can be bought, in the order of the configuration.
+func (r *Room) Prices() []Price { return slices.Clone(r.options.Prices) }
 
 // Page is where a payment can be made.
 type Page struct {

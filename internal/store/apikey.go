@@ -16,7 +16,7 @@ import (
 
 // Keys returns every key.
 func (d *DB) Keys(ctx context.Context) ([]apikey.Key, error) {
-	rs, err := d.read.QueryContext(ctx, `SELECT id, account_id, name, prefix, last4, hash, models, created_at, expires_at, revoked_at, last_used_at, rpm, tpm, scopes, networks, replaced_by, budget_id, budget, budget_monthly FROM api_key`)
+	rs, err := d.read.QueryContext(ctx, `SELECT id, account_id, name, prefix, last4, hash, models, created_at, expires_at, revoked_at, last_used_at, rpm, tpm, scopes, networks, replaced_by, budget_id, budget, budget_monthly, created_by FROM api_key`)
 	return rows(rs, err, func(rs *sql.Rows, k *apikey.Key) error {
 		var (
 			hash                            []byte
@@ -25,7 +25,7 @@ func (d *DB) Keys(ctx context.Context) ([]apikey.Key, error) {
 			replacedBy, budgetID            sql.NullString
 			budget                          sql.NullInt64
 		)
-		if err := rs.Scan(&k.ID, &k.AccountID, &k.Name, &k.Prefix, &k.Last4, &hash, &models, &created, &expires, &revoked, &used, &k.RPM, &k.TPM, &scopes, &networks, &replacedBy, &budgetID, &budget, &k.Budget.Monthly); err != nil {
+		if err := rs.Scan(&k.ID, &k.AccountID, &k.Name, &k.Prefix, &k.Last4, &hash, &models, &created, &expires, &revoked, &used, &k.RPM, &k.TPM, &scopes, &networks, &replacedBy, &budgetID, &budget, &k.Budget.Monthly, &k.CreatedBy); err != nil {
 			return err
 		}
 		if copy(k.Hash[:], hash) != len(k.Hash) || len(hash) != len(k.Hash) {
@@ -58,10 +58,10 @@ func insertKey(ctx context.Context, tx *sql.Tx, k apikey.Key) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO api_key (id, account_id, name, prefix, last4, hash, models, created_at, expires_at, rpm, tpm, scopes, networks, budget_id, budget, budget_monthly)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
+	_, err = tx.ExecContext(ctx, `INSERT INTO api_key (id, account_id, name, prefix, last4, hash, models, created_at, expires_at, rpm, tpm, scopes, networks, budget_id, budget, budget_monthly, created_by)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
 		k.ID, k.AccountID, k.Name, k.Prefix, k.Last4, k.Hash[:], models, micros(k.CreatedAt), micros(k.ExpiresAt), k.RPM, k.TPM,
-		strings.Join(k.Scopes.Names(), " "), strings.Join(apikey.Networks(k.Networks), " "), orNull(k.Budget.ID), orNull(int64(k.Budget.Amount)), k.Budget.Monthly)
+		strings.Join(k.Scopes.Names(), " "), strings.Join(apikey.Networks(k.Networks), " "), orNull(k.Budget.ID), orNull(int64(k.Budget.Amount)), k.Budget.Monthly, k.CreatedBy)
 	if err != nil {
 		return err
 	}

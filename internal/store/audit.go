@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/parley-ai/parley/internal/audit"
@@ -47,11 +49,30 @@ func (d *DB) AuditLog(ctx context.Context, target string, limit int) ([]audit.En
 	return rows(rs, err, scanEntry)
 }
 
-// AuditPage returns the entries that f lists, the last first.
-func (d *DB) AuditPage(ctx context.Context, f audit.Filter) ([]audit.Entry, error) {
+// SearchAudit returns the entries that f finds, the last first.
+func (d *DB) SearchAudit(ctx context.Context, f audit.Search) ([]audit.Entry, error) {
 	rs, err := d.read.QueryContext(ctx, `SELECT `+auditColumns+` FROM audit_log
 		WHERE ($1 = 0 OR seq < $1) AND ($2 = '' OR target = $2) AND ($3 = '' OR actor = $3) AND ($4 = '' OR substr(action, 1, length($4) + 1) = $4 || '.')
 		ORDER BY seq DESC LIMIT $5`, f.Before, f.Target, f.Actor, f.Kind, f.Limit)
+	return rows(rs, err, scanEntry)
+}
+
+// AuditPage lists entries, the last first, as [audit.Filter] says.
+func (d *DB) AuditPage(ctx context.Context, f audit.Filter) ([]audit.Entry, error) {
+	targets, err := json.Marshal(f.Targets)
+	if err != nil {
+		return nil, err
+	}
+	before, to := f.Before, int64(math.MaxInt64)
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	if !f.To.IsZero() {
+		to = f.To.UnixMicro()
+	}
+	rs, err := d.read.QueryContext(ctx, `SELECT `+auditColumns+` FROM audit_log
+		WHERE target IN (SELECT value FROM json_each($1)) AND seq < $2 AND ($3 = '' OR actor = $3) AND ($4 = '' OR action = $4) AND at >= $5 AND at < $6
+		ORDER BY seq DESC LIMIT $7`, string(targets), before, f.Actor, string(f.Action), f.From.UnixMicro(), to, f.Limit)
 	return rows(rs, err, scanEntry)
 }
 

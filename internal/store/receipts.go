@@ -244,8 +244,9 @@ func (s *search) add(ctx context.Context, end place, these string, args ...any) 
 	s.at = end
 	if room := s.Limit - len(s.found); len(more) > room {
 		more = more[:room]
-		last := more[room-1]
-		s.at = place{hour: last.CreatedAt.UnixMicro() / hour, id: last.RequestID}
+		if s.at, err = parsePlace(more[room-1].Cursor()); err != nil {
+			return err
+		}
 	}
 	s.found = append(s.found, more...)
 	return nil

@@ -1,0 +1,59 @@
+package console_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/ident"
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/member"
+	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/refusal"
+)
+
+// TestFind: an id, a name, or a part of a secret leads to what it is of; what another account
+// has is not found, and a secret is in no answer.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	token := w.person("ada@example.test", false, w.lab, member.Owner)
+	stranger := w.person("eve@example.test", false, w.other, member.Owner)
+	w.grant(w.lab, ledger.Grant{Amount: money.IU})
+	k, secret, err := w.keys.Create(t.Context(), apikey.NewKey{AccountID: w.lab.ID, Name: "Nightly"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := w.call(k, "svc-titan", time.Now(), ledger.Outcome{PromptTokens: 1}).RequestID
+	refused := w.refuse(k, refusal.Record{At: time.Now(), Status: 400, Code: "invalid_json"})
+	full := string(secret)
+	for q, want := range map[string]string{
+		ended: "/requests/" + ended, refused: "/requests/" + refused, " " + ident.CompletionOf(ended) + " ": "/requests/" + ended,
+		k.ID: k.ID, "night": k.ID, k.Last4: k.ID, k.Prefix: k.ID, "svc-t": "svc-titan",
+		full: k.ID, "Authorization: Bearer " + full: k.ID, `"` + full + `"`: k.ID, full[len("sk-parley-"):]: k.ID,
+	} {
+		r := w.ask("POST", "/find", token, url.Values{"q": {q}})
+		if got := r.Header.Get("Location"); !strings.Contains(got, want) || strings.Contains(got, full[15:40]) {
+			t.Errorf("%q leads to %s %q, want %q", q, r.Status, got, want)
+		}
+		if q == "svc-t" {
+			continue // models are everybody's
+		}
+		r = w.ask("POST", "/find", stranger, url.Values{"q": {q}})
+		page := text(t, r)
+		if r.StatusCode != 200 || !strings.Contains(page, "Nothing found") {
+			t.Errorf("%q of another account leads to %s %q", q, r.Status, r.Header.Get("Location"))
+		}
+		if strings.Contains(page, full[15:40]) {
+			t.Errorf("the secret is on the page of %q", q)
+		}
+	}
+	if page := text(t, w.ask("POST", "/find", token, url.Values{"q": {"svc-"}})); !strings.Contains(page, "svc-titan") || !strings.Contains(page, "svc-pulse") {
+		t.Error("two models are not both listed")
+	}
+	if strings.Contains(w.log.String(), full[15:40]) {
+		t.Error("the secret is in the log")
+	}
+}
