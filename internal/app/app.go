@@ -85,6 +85,8 @@ type App struct {
 	pages     *console.Server
 	reject    func(w http.ResponseWriter, status int, reason string)
 	limiter   *ratelimit.Limiter
+	proofs    proofs
+	targets   targets
 	refusals  *refusal.Recorder
 	unproved  bool // the books were too large to be proved at the start
 	state     atomic.Int32
@@ -114,7 +116,7 @@ func Open(ctx context.Context, o Options) (_ *App, err error) {
 		o.patience = patience
 	}
 	a := &App{
-		options: o, config: o.Config, started: time.Now(), cut: make(chan struct{}, 1), ballast: make([]byte, ballastBytes),
+		options: o, config: o.Config, started: time.Now(), cut: make(chan struct{}, 1), proofs: proofs{asked: make(chan struct{}, 1)}, ballast: make([]byte, ballastBytes),
 		screen: &screen{out: o.Stdout, err: o.Stderr, terminal: o.Terminal},
 		log:    newLog(o),
 	}

@@ -48,8 +48,9 @@ func (a *App) openConsole(log *telemetry.Lines) (*console.Server, error) {
 		Gate: a.rooms.gate, Passkeys: passkeys, Accounts: a.rooms.accounts, Ledger: a.rooms.ledger,
 		Keys: countedKeys{a.rooms.keys, a.rooms.metrics}, Models: a.rooms.catalog, Limits: a.limiter, Records: a.rooms.db, Explain: a.rooms.explain(), PartLimit: 150 * time.Millisecond,
 		PublicURL: a.publicURL(), Log: log, Now: time.Now,
-		Address: func(r *http.Request) netip.Addr { return api.ClientAddress(r, proxies) },
-		Secure:  func(r *http.Request) bool { return api.Secure(r, proxies) },
+		Address:  func(r *http.Request) netip.Addr { return api.ClientAddress(r, proxies) },
+		Secure:   func(r *http.Request) bool { return api.Secure(r, proxies) },
+		Operator: a.operatorRooms(),
 	}
 	if a.rooms.payments != nil {
 		c.Payments = a.rooms.payments

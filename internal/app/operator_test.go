@@ -1,67 +1,46 @@
 package app
 
 import (
-	"net/http"
-	"strings"
 	"testing"
+	"time"
 
-	"github.com/parley-ai/parley/internal/admin"
+	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/routing"
 )
 
-// The operator's API is on the public address for who shows a token, also for a call that
-// was refused a moment ago; nobody else is told anything.
-func TestOperator_Public(t *testing.T) {
+// The console is told the last change of each target, and no more changes than are kept.
+func TestTargets(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	r := serve(t, dir, &provider{})
-	c, err := admin.Dial(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
+	var seen targets
+	rack, hosted := catalog.Target{Upstream: "rack", Model: "m"}, catalog.Target{Upstream: "hosted", Model: "m"}
+	until := time.Now().Add(time.Minute)
+	seen.note(routing.Change{Target: hosted, Class: "timeout", Until: until})
+	for range changesKept {
+		seen.note(routing.Change{Target: rack, Class: "unreachable", Until: until})
+		seen.note(routing.Change{Target: rack})
 	}
-	defer c.Close()
-	made, err := c.CreateToken(t.Context(), admin.NewToken{Name: "deploy"})
-	if err != nil {
-		t.Fatal(err)
+	h := seen.health()
+	if h.Last[hosted].Class != "timeout" || h.Last[rack].Class != "" || !h.Last[hosted].Until.Equal(until) {
+		t.Errorf("the last changes are %+v", h.Last)
 	}
-	ask := func(path, token string) (int, string) {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), "GET", r.URL()+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if token != "" {
-			req.Header.Set("Authorization", "Bearer "+token)
-		}
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res.StatusCode, read(t, res.Body)
+	if len(h.Changes) != changesKept || h.Changes[0].Class != "" || h.Changes[1].Class != "unreachable" || h.Changes[0].At.Before(h.Changes[1].At) {
+		t.Errorf("%d changes, %+v", len(h.Changes), h.Changes[:2])
 	}
-	if status, text := ask("/admin/v1/accounts", made.Token); status != http.StatusOK || !strings.Contains(text, `"default"`) {
-		t.Errorf("with the token: %d %s", status, text)
+}
+
+// The console is told what the server is and what its directory holds.
+func TestSystem(t *testing.T) {
+	t.Parallel()
+	o, out, errs := options(t, t.TempDir(), &provider{})
+	s := start(t, o, out, errs).system()
+	standing := map[string]string{}
+	for _, c := range s.Checks {
+		standing[c.Name] = c.Standing
 	}
-	for _, path := range []string{"/admin/v1/accounts", "/admin/v1/", "/admin/v1/nothing"} {
-		if status, text := ask(path, ""); status != http.StatusUnauthorized || strings.Contains(text, "default") {
-			t.Errorf("%s without one: %d %s", path, status, text)
-		}
+	if s.Unready != "" || s.Schema == 0 || s.Started.IsZero() || standing["disk"] == "" || standing["directory"] == "" {
+		t.Errorf("the system is %+v", s)
 	}
-	if res := r.post(t, made.Token, hello); res.StatusCode != http.StatusUnauthorized {
-		t.Errorf("as a key it gives %d", res.StatusCode)
-	}
-	// A call that is refused is written down at the latest when the server ends.
-	res := r.post(t, "sk-parley-none", hello)
-	read(t, res.Body)
-	if err := r.finish(t); err != nil {
-		t.Fatal(err)
-	}
-	off, err := OpenOffline(t.Context(), r.config, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer off.Close()
-	got, err := off.Client().Request(t.Context(), res.Header.Get("X-Request-Id"))
-	if err != nil || got.Refusal == nil || got.Refusal.Code != "invalid_api_key" {
-		t.Errorf("the refused call: %+v, %v", got, err)
+	if len(s.Files) == 0 || s.Files[0].Bytes < s.Files[len(s.Files)-1].Bytes {
+		t.Errorf("the files are %+v", s.Files)
 	}
 }

@@ -3,13 +3,61 @@ package app
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/parley-ai/parley/internal/console"
 	"github.com/parley-ai/parley/internal/ledger"
 )
 
 // proofPause is how long the books go without a proof.
 const proofPause = 24 * time.Hour
+
+// proofs is what is known of the proofs of the books. It is safe for concurrent use.
+type proofs struct {
+	mu    sync.Mutex
+	state console.Proof
+	asked chan struct{} // one token: a proof that does not wait for its day
+}
+
+// Proof is what the last one found, and whether one is under way.
+func (p *proofs) Proof() console.Proof {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state
+}
+
+// ProveNow asks for a proof, unless one is under way or asked for.
+func (p *proofs) ProveNow() {
+	if !p.begin() {
+		return
+	}
+	select {
+	case p.asked <- struct{}{}:
+	default: // the day has come before the one who asked was heard
+	}
+}
+
+// begin notes that a proof begins. It reports false where that was noted before.
+func (p *proofs) begin() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.state.Since.IsZero() {
+		return false
+	}
+	p.state.Since = time.Now()
+	return true
+}
+
+// end notes what a proof has found.
+func (p *proofs) end(report ledger.Report, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state = console.Proof{Report: report, At: time.Now()}
+	if err != nil {
+		p.state.Failed = err.Error()
+	}
+}
 
 // patience is how long a start and a stop wait for a proof. It is enough for some hundred
 // thousand calls; larger books are proved beside the calls.
@@ -61,26 +109,34 @@ func (a *App) lastProof(ctx context.Context) string {
 	return "balanced at " + p.At.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// proveBooks proves the books every day until ctx ends, and at once those that the start
-// could not.
+// proveBooks proves the books every day, and when somebody asks, until ctx ends; at once
+// those that the start could not.
 func (a *App) proveBooks(ctx context.Context) {
 	if a.unproved {
 		a.proveOnce(ctx)
 	}
-	every(ctx, proofPause, func() { a.proveOnce(ctx) })
+	every(ctx, proofPause, a.proofs.asked, func() { a.proveOnce(ctx) })
 }
 
 func (a *App) proveOnce(ctx context.Context) {
+	a.proofs.begin()
 	report, err := a.rooms.db.Prove(ctx)
 	if ctx.Err() == nil {
 		a.proved(ctx, report, err)
 	}
 }
 
-// every calls f each time that pause has passed since its last end, until ctx ends.
-func every(ctx context.Context, pause time.Duration, f func()) {
+// every calls f each time that pause has passed since its last end, or that somebody has
+// asked, until ctx ends.
+func every(ctx context.Context, pause time.Duration, asked <-chan struct{}, f func()) {
 	for {
-		wait(ctx, pause)
+		next := time.NewTimer(pause)
+		select {
+		case <-next.C:
+		case <-asked:
+		case <-ctx.Done():
+		}
+		next.Stop()
 		if ctx.Err() != nil {
 			return
 		}
@@ -105,4 +161,5 @@ func (a *App) proved(ctx context.Context, report ledger.Report, err error) {
 	default:
 		a.log.Debug("books balanced", "entries", report.Entries, "took", report.Took)
 	}
+	a.proofs.end(report, err) // last: who waits for it finds the rest told
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,17 +15,19 @@ import (
 	"github.com/parley-ai/parley/internal/store"
 )
 
-// The job runs once a day, and not after the end.
+// The job runs once a day and when it is asked for, and not after the end.
 func TestEvery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		begin, times := time.Now(), []time.Duration{}
-		go every(ctx, proofPause, func() { times = append(times, time.Since(begin)) })
-		time.Sleep(3*proofPause + time.Minute)
+		begin, times, asked := time.Now(), []time.Duration{}, make(chan struct{})
+		go every(ctx, proofPause, asked, func() { times = append(times, time.Since(begin)) })
+		time.Sleep(2*proofPause + time.Minute)
+		asked <- struct{}{}
+		time.Sleep(proofPause + time.Second)
 		stop()
 		synctest.Wait()
-		if len(times) != 3 || times[0] != proofPause || times[2] != 3*proofPause {
+		if !slices.Equal(times, []time.Duration{proofPause, 2 * proofPause, 2*proofPause + time.Minute, 3*proofPause + time.Minute}) {
 			t.Errorf("it ran at %v", times)
 		}
 	})
@@ -62,7 +65,12 @@ func TestProveOnce(t *testing.T) {
 		{`UPDATE account SET granted = granted - 5`, "parley_ledger_proof_ok 1", Fine, "", 1},
 	} {
 		change(c.change)
-		r.proveOnce(t.Context())
+		r.proofs.ProveNow()
+		r.proofs.ProveNow() // one is under way
+		r.awaitProof(t)
+		if p := r.proofs.Proof(); p.At.IsZero() || p.Failed != "" || p.Report.OK() != (c.standing == Fine) {
+			t.Errorf("%s: the console is told %+v", c.change, p)
+		}
 		r.awaitMetric(t, c.metric)
 		if got, all := standings(t, dir, plenty, time.Now()); got["proof"] != c.standing || got["books"] != c.standing {
 			t.Errorf("%s: the doctor says %+v, want the proof %s", c.change, all, c.standing)
@@ -108,4 +116,17 @@ func TestProve_LargeBooks(t *testing.T) {
 		t.Error(err)
 	}
 	errs.await(t, "Stopped. 0 calls settled; the books were balanced at ")
+}
+
+// awaitProof waits until no proof is under way.
+func (r *running) awaitProof(t *testing.T) {
+	t.Helper()
+	late := time.After(time.Minute)
+	for !r.proofs.Proof().Since.IsZero() {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-late:
+			t.Fatal("the proof does not end")
+		}
+	}
 }

@@ -46,6 +46,7 @@ func openUpstreams(c *config.Config, s *screen) (_ *upstreams, err error) {
 
 // targetChanged tells of a target that is ejected or serves again.
 func (a *App) targetChanged(c routing.Change) {
+	a.targets.note(c)
 	if c.Class == "" {
 		a.log.Info("target serves again", "target", c.Target.String())
 		return

@@ -66,6 +66,17 @@ type Entry struct {
 	Prev, Hash    string // SHA-256, in hexadecimal digits; Prev of the first is empty
 }
 
+// Whole is the name of the law that no entry was changed or left out.
+const Whole = "the audit log is whole"
+
+// Search says which entries are listed. What is zero does not filter.
+type Search struct {
+	Target, Actor string
+	Kind          string // of actions, such as "credit": what stands before the dot
+	Before        int64  // the Seq of the last entry of the page before
+	Limit         int    // must be given
+}
+
 // Filter says which entries are listed: those of any of Targets. What else is zero does
 // not filter.
 type Filter struct {

@@ -140,6 +140,8 @@ type Config struct {
 	Log *telemetry.Lines
 	// Now is the clock.
 	Now func() time.Time
+	// Operator is what only the operator's pages need.
+	Operator Operator
 }
 
 // Server answers for the console. Make one with [New]; it is safe for concurrent use.

@@ -56,6 +56,9 @@ func (f *form) Field(name string) *field {
 	panic("console: the form has no field " + name)
 }
 
+// Fields are all of them, in their order.
+func (f *form) Fields() []*field { return f.fields }
+
 // fail says what is wrong with a field and how to put it right.
 func (f *form) fail(name, sentence string) {
 	if x := f.Field(name); x.Error == "" {

@@ -105,14 +105,35 @@ func routes() []route {
 		// Operator: Traffic.
 
 		// Operator: Upstreams.
+		{"GET", "/operator/upstreams", forOperator, (*Server).operatorUpstreams},
 
 		// Operator: System.
+		{"GET", "/operator/system", forOperator, (*Server).operatorSystem},
 
 		// Operator: Accounts.
+		{"GET", "/operator/accounts", forOperator, (*Server).operatorAccounts},
+		{"POST", "/operator/accounts", forOperator, proved((*Server).createAccount)},
+		{"GET", "/operator/accounts/new", forOperator, proved((*Server).newAccount)},
+		{"GET", "/operator/accounts/{id}", forOperator, (*Server).operatorAccount},
+		{"GET", "/operator/accounts/{id}/credit", forOperator, proved((*Server).creditPage)},
+		{"POST", "/operator/accounts/{id}/credit", forOperator, proved((*Server).addCredit)},
+		{"GET", "/operator/accounts/{id}/adjust", forOperator, proved((*Server).adjustPage)},
+		{"POST", "/operator/accounts/{id}/adjust", forOperator, proved((*Server).adjust)},
+		{"GET", "/operator/accounts/{id}/plan", forOperator, proved((*Server).planPage)},
+		{"POST", "/operator/accounts/{id}/plan", forOperator, proved((*Server).changePlan)},
+		{"GET", "/operator/accounts/{id}/suspend", forOperator, proved((*Server).suspendPage)},
+		{"POST", "/operator/accounts/{id}/suspend", forOperator, proved((*Server).suspend)},
+		{"GET", "/operator/accounts/{id}/resume", forOperator, proved((*Server).resumePage)},
+		{"POST", "/operator/accounts/{id}/resume", forOperator, proved((*Server).resume)},
 
 		// Operator: Plans, models and routes.
+		{"GET", "/operator/plans", forOperator, (*Server).operatorPlans},
+		{"GET", "/operator/models", forOperator, (*Server).operatorModels},
 
 		// Operator: Ledger, audit log, settings.
+		{"GET", "/operator/ledger", forOperator, (*Server).operatorLedger},
+		{"POST", "/operator/ledger/verify", forOperator, (*Server).verifyLedger},
+		{"GET", "/operator/audit", forOperator, (*Server).operatorAudit},
 	}, moneyRoutes()...)
 }
 

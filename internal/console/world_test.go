@@ -42,6 +42,10 @@ type world struct {
 	log      *strings.Builder
 
 	lab, other *account.Account
+
+	proofs *proofs
+	health console.Health
+	system console.System
 }
 
 func newWorld(t *testing.T) *world {
@@ -69,6 +73,7 @@ func newWorld(t *testing.T) *world {
 	w.keys, w.limiter = apikey.NewKeyring(db, w.accounts), ratelimit.New(time.Now())
 	w.offer()
 	w.lab, w.other = w.account("Example Lab"), w.account("Other Works")
+	w.proofs = &proofs{db: db}
 	public, _ := url.Parse("http://localhost:8080")
 	w.console, err = console.New(console.Config{
 		Gate: w.gate, Accounts: w.accounts, Ledger: books, PublicURL: public,
@@ -78,8 +83,9 @@ func newWorld(t *testing.T) *world {
 			a, _ := netip.ParseAddrPort(r.RemoteAddr)
 			return a.Addr()
 		},
-		Secure: func(r *http.Request) bool { return r.Header.Get("X-Forwarded-Proto") == "https" },
-		Log:    telemetry.NewLines(w.log, false), Now: func() time.Time { return w.gate.Now() },
+		Secure:   func(r *http.Request) bool { return r.Header.Get("X-Forwarded-Proto") == "https" },
+		Operator: console.Operator{Accounts: w.accounts, Ledger: books, Store: db, Prover: w.proofs, Catalog: operatorOffer(t), Health: func() console.Health { return w.health }, System: func() console.System { return w.system }},
+		Log:      telemetry.NewLines(w.log, false), Now: func() time.Time { return w.gate.Now() },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -49,6 +49,14 @@ func (d *DB) AuditLog(ctx context.Context, target string, limit int) ([]audit.En
 	return rows(rs, err, scanEntry)
 }
 
+// SearchAudit returns the entries that f finds, the last first.
+func (d *DB) SearchAudit(ctx context.Context, f audit.Search) ([]audit.Entry, error) {
+	rs, err := d.read.QueryContext(ctx, `SELECT `+auditColumns+` FROM audit_log
+		WHERE ($1 = 0 OR seq < $1) AND ($2 = '' OR target = $2) AND ($3 = '' OR actor = $3) AND ($4 = '' OR substr(action, 1, length($4) + 1) = $4 || '.')
+		ORDER BY seq DESC LIMIT $5`, f.Before, f.Target, f.Actor, f.Kind, f.Limit)
+	return rows(rs, err, scanEntry)
+}
+
 // AuditPage lists entries, the last first, as [audit.Filter] says.
 func (d *DB) AuditPage(ctx context.Context, f audit.Filter) ([]audit.Entry, error) {
 	targets, err := json.Marshal(f.Targets)

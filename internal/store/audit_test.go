@@ -151,3 +151,40 @@ func TestAudit_Tampered(t *testing.T) {
 		})
 	}
 }
+
+// A page has what its filter lists, goes on behind its cursor, and knows who is a member.
+func TestSearchAudit(t *testing.T) {
+	t.Parallel()
+	k := changes(t)
+	for what, c := range map[string]struct {
+		filter audit.Search
+		want   int
+	}{
+		"kind":            {audit.Search{Kind: "key", Limit: 9}, 1},
+		"part of a kind":  {audit.Search{Kind: "ke", Limit: 9}, 0},
+		"pattern":         {audit.Search{Kind: "%", Limit: 9}, 0},
+		"actor":           {audit.Search{Actor: "ann", Limit: 9}, 2},
+		"actor and kind":  {audit.Search{Actor: "ann", Kind: "account", Limit: 9}, 1},
+		"target":          {audit.Search{Actor: "ann", Target: k.account, Limit: 9}, 1},
+		"limit":           {audit.Search{Limit: 1}, 1},
+		"before the last": {audit.Search{Actor: "ann", Before: lastSeq(t, k), Limit: 9}, 1},
+		"before all":      {audit.Search{Before: 1, Limit: 9}, 0},
+	} {
+		got, err := k.SearchAudit(t.Context(), c.filter)
+		if err != nil || len(got) != c.want {
+			t.Errorf("%s: %d entries, %v, want %d", what, len(got), err, c.want)
+		}
+	}
+	if got, err := k.Emails(t.Context(), []string{"ann"}); err != nil || len(got) != 0 {
+		t.Errorf("a name has the emails %v, %v", got, err)
+	}
+}
+
+func lastSeq(t testing.TB, k kept) int64 {
+	t.Helper()
+	es, err := k.SearchAudit(t.Context(), audit.Search{Limit: 1})
+	if err != nil || len(es) != 1 {
+		t.Fatalf("%d entries, %v", len(es), err)
+	}
+	return es[0].Seq
+}

@@ -25,6 +25,22 @@ func (d *DB) People(ctx context.Context, accountID string) ([]member.Person, err
 	})
 }
 
+// Emails returns those of the members among ids.
+func (d *DB) Emails(ctx context.Context, ids []string) (map[string]string, error) {
+	emails := map[string]string{}
+	for _, id := range ids {
+		rs, err := d.read.QueryContext(ctx, `SELECT email FROM member WHERE id = $1`, id)
+		found, err := rows(rs, err, func(rs *sql.Rows, email *string) error { return rs.Scan(email) })
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 1 {
+			emails[id] = found[0]
+		}
+	}
+	return emails, nil
+}
+
 // SetRole changes a member's role in an account.
 func (d *DB) SetRole(ctx context.Context, m member.Membership) error {
 	return d.changePlace(ctx, m.AccountID, m.MemberID, m.Role)

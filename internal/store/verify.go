@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 )
@@ -168,7 +169,7 @@ var invariants = []question{
 }
 
 // auditLaw is the one law that no query can prove.
-const auditLaw = "the audit log is whole"
+const auditLaw = audit.Whole
 
 // Verify proves the books from the rows alone, in one snapshot, while calls go on.
 func (d *DB) Verify(ctx context.Context) (ledger.Report, error) {

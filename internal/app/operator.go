@@ -1,0 +1,63 @@
+package app
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/console"
+	"github.com/parley-ai/parley/internal/routing"
+)
+
+// operatorRooms wires the operator's pages.
+func (a *App) operatorRooms() console.Operator {
+	r := a.rooms
+	return console.Operator{
+		Accounts: countedAccounts{r.accounts, r.metrics}, Ledger: r.ledger, Store: r.db, Prover: &a.proofs, Catalog: r.catalog, Health: a.health, System: a.system,
+	}
+}
+
+// health is how the upstreams of the configuration stand.
+func (a *App) health() console.Health {
+	h := a.targets.health()
+	for _, u := range a.config.Upstreams {
+		known := console.Upstream{ID: u.ID, Kind: "embedded engine"}
+		if u.Kind == config.KindOpenAI {
+			known.Kind, known.Host = "OpenAI-compatible", host(u.BaseURL)
+		}
+		h.Upstreams = append(h.Upstreams, known)
+	}
+	return h
+}
+
+// changesKept is how many changes of targets are remembered.
+const changesKept = 50
+
+// targets remembers which targets were ejected and serve again. It is safe for concurrent use.
+type targets struct {
+	mu      sync.Mutex
+	last    map[catalog.Target]console.TargetChange
+	changes []console.TargetChange // the last first
+}
+
+// note remembers a change.
+func (t *targets) note(c routing.Change) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == nil {
+		t.last = map[catalog.Target]console.TargetChange{}
+	}
+	change := console.TargetChange{At: time.Now(), Target: c.Target, Class: string(c.Class), Until: c.Until}
+	t.last[c.Target] = change
+	t.changes = slices.Insert(t.changes, 0, change)
+	t.changes = t.changes[:min(len(t.changes), changesKept)]
+}
+
+func (t *targets) health() console.Health {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return console.Health{Last: maps.Clone(t.last), Changes: slices.Clone(t.changes)}
+}

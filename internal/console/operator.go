@@ -1,0 +1,43 @@
+package console
+
+import (
+	"context"
+
+	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/audit"
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/money"
+)
+
+// Operator is the rooms behind the operator's area. All fields are required.
+type Operator struct {
+	Accounts operatedAccounts
+	Ledger   operatedBooks
+	Store    operatedStore
+	Prover   prover
+	Catalog  offer
+	// Health is how upstreams stand.
+	Health func() Health
+	// System is how the server stands.
+	System func() System
+}
+
+// operatedAccounts is what the operator's pages ask of account.Directory.
+type operatedAccounts interface {
+	Create(ctx context.Context, name, plan string) (*account.Account, error)
+	Change(ctx context.Context, id string, plan, status *string) (*account.Account, error)
+	Plans() []account.Plan
+}
+
+// operatedBooks is what they ask of ledger.Ledger.
+type operatedBooks interface {
+	Grant(ctx context.Context, g ledger.Grant) (ledger.Granted, error)
+	Adjust(ctx context.Context, accountID string, amount money.Amount, reason string) error
+}
+
+// operatedStore is what they read from store.DB.
+type operatedStore interface {
+	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
+	SearchAudit(ctx context.Context, f audit.Search) ([]audit.Entry, error)
+	Emails(ctx context.Context, memberIDs []string) (map[string]string, error)
+}
