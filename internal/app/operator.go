@@ -1,8 +1,10 @@
 package app
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +18,7 @@ import (
 func (a *App) operatorRooms() console.Operator {
 	r := a.rooms
 	return console.Operator{
-		Accounts: countedAccounts{r.accounts, r.metrics}, Ledger: r.ledger, Store: r.db, Prover: &a.proofs, Catalog: r.catalog, Health: a.health, System: a.system,
+		Accounts: countedAccounts{r.accounts, r.metrics}, Ledger: r.ledger, Store: r.db, Prover: &a.proofs, Catalog: r.catalog, Tokens: r.tokens, Settings: a.settings(), Health: a.health, System: a.system,
 	}
 }
 
@@ -60,4 +62,37 @@ func (t *targets) health() console.Health {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return console.Health{Last: maps.Clone(t.last), Changes: slices.Clone(t.changes)}
+}
+
+// settings are what the configuration says beside plans, models and upstreams. Secrets are
+// not of it.
+func (a *App) settings() []console.Setting {
+	c := a.config
+	yes := func(is bool, what string) string {
+		if is {
+			return what
+		}
+		return "none"
+	}
+	list := func(all []string) string { return cmp.Or(strings.Join(all, ", "), "none") }
+	var proxies, hooks []string
+	for _, p := range c.TrustedProxies {
+		proxies = append(proxies, p.String())
+	}
+	for _, w := range c.Webhooks {
+		hooks = append(hooks, host(w.URL))
+	}
+	return []console.Setting{
+		{Name: "Configuration", Key: "--config", Value: c.Source},
+		{Name: "Data directory", Key: "data", Value: c.Data},
+		{Name: "Address", Key: "listen", Value: c.Listen},
+		{Name: "Public address", Key: "public_url", Value: a.publicURL().String()},
+		{Name: "Certificate", Key: "tls", Value: cmp.Or(c.TLS.Cert, "none: plain HTTP")},
+		{Name: "Proxies that are believed", Key: "trusted_proxies", Value: list(proxies)},
+		{Name: "Metrics", Key: "metrics.listen", Value: cmp.Or(c.Metrics.Listen, "none")},
+		{Name: "Stopping", Key: "drain", Value: "readiness first, " + c.Drain.Delay.String() + " later no new calls, running ones up to " + c.Drain.Limit.String()},
+		{Name: "Payments", Key: "payment", Value: yes(a.rooms.payments != nil, "Stripe")},
+		{Name: "Webhooks", Key: "webhooks", Value: list(hooks)},
+		{Name: "Low credit", Key: "low_credit", Value: c.LowCredit.String() + " IU"},
+	}
 }

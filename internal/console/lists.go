@@ -66,7 +66,7 @@ func (v *visit) modelOptions(value string) []pick {
 
 // keyName is what a key of the account is called; its id where it is gone.
 func (v *visit) keyName(id string) string {
-	if k, ok := v.s.Keys.Find(id); ok && k.AccountID == v.account.ID {
+	if k, ok := v.s.Keys.Find(id); ok && v.account != nil && k.AccountID == v.account.ID {
 		return k.Name
 	}
 	return middle(id)

@@ -2,11 +2,13 @@ package console
 
 import (
 	"context"
+	"time"
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/refusal"
 )
 
 // Operator is the rooms behind the operator's area. All fields are required.
@@ -16,6 +18,8 @@ type Operator struct {
 	Store    operatedStore
 	Prover   prover
 	Catalog  offer
+	Tokens   operatorTokens
+	Settings []Setting
 	// Health is how upstreams stand.
 	Health func() Health
 	// System is how the server stands.
@@ -40,4 +44,7 @@ type operatedStore interface {
 	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
 	SearchAudit(ctx context.Context, f audit.Search) ([]audit.Entry, error)
 	Emails(ctx context.Context, memberIDs []string) (map[string]string, error)
+	Traffic(ctx context.Context, since time.Time) (ledger.Traffic, error)
+	LastReceipts(ctx context.Context, most int) ([]ledger.Receipt, error)
+	LastRefusals(ctx context.Context, most int) ([]refusal.Record, error)
 }

@@ -103,6 +103,7 @@ func routes() []route {
 		{"POST", "/security/sessions/end-others", forPerson, (*Server).endOthers},
 
 		// Operator: Traffic.
+		{"GET", "/operator", forOperator, (*Server).operatorTraffic},
 
 		// Operator: Upstreams.
 		{"GET", "/operator/upstreams", forOperator, (*Server).operatorUpstreams},
@@ -134,6 +135,10 @@ func routes() []route {
 		{"GET", "/operator/ledger", forOperator, (*Server).operatorLedger},
 		{"POST", "/operator/ledger/verify", forOperator, (*Server).verifyLedger},
 		{"GET", "/operator/audit", forOperator, (*Server).operatorAudit},
+		{"GET", "/operator/settings", forOperator, (*Server).operatorSettings},
+		{"POST", "/operator/settings", forOperator, proved((*Server).createToken)},
+		{"GET", "/operator/settings/tokens/{id}/revoke", forOperator, (*Server).revokeTokenPage},
+		{"POST", "/operator/settings/tokens/{id}/revoke", forOperator, (*Server).revokeToken},
 	}, moneyRoutes()...)
 }
 

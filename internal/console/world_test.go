@@ -35,6 +35,7 @@ type world struct {
 	gate     *member.Gate
 	accounts *account.Directory
 	keys     *apikey.Keyring
+	tokens   *apikey.Tokens
 	books    *ledger.Ledger
 	limiter  *ratelimit.Limiter
 	catalog  *catalog.Catalog
@@ -70,6 +71,7 @@ func newWorld(t *testing.T) *world {
 	})
 	w := &world{t: t, db: db, books: books, gate: member.NewGate(db), accounts: account.NewDirectory(db), log: &strings.Builder{}}
 	w.accounts.SetPlans([]account.Plan{{ID: "pro", RPM: 600, TPM: 600_000, Concurrency: 64}})
+	w.tokens = apikey.NewTokens(db)
 	w.keys, w.limiter = apikey.NewKeyring(db, w.accounts), ratelimit.New(time.Now())
 	w.offer()
 	w.lab, w.other = w.account("Example Lab"), w.account("Other Works")
@@ -84,7 +86,7 @@ func newWorld(t *testing.T) *world {
 			return a.Addr()
 		},
 		Secure:   func(r *http.Request) bool { return r.Header.Get("X-Forwarded-Proto") == "https" },
-		Operator: console.Operator{Accounts: w.accounts, Ledger: books, Store: db, Prover: w.proofs, Catalog: operatorOffer(t), Health: func() console.Health { return w.health }, System: func() console.System { return w.system }},
+		Operator: console.Operator{Accounts: w.accounts, Ledger: books, Store: db, Prover: w.proofs, Catalog: operatorOffer(t), Tokens: w.tokens, Settings: []console.Setting{{Name: "Address", Key: "listen", Value: "127.0.0.1:8080"}}, Health: func() console.Health { return w.health }, System: func() console.System { return w.system }},
 		Log:      telemetry.NewLines(w.log, false), Now: func() time.Time { return w.gate.Now() },
 	})
 	if err != nil {
