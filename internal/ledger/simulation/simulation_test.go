@@ -38,7 +38,7 @@ func TestSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		first, n = *oneSeed, 1
 	}
-	var sum world
+	sum := world{rows: &rows{}}
 	for seed := first; seed < first+n; seed++ {
 		w := simulate(t, seed)
 		for _, wrong := range w.wrong {
@@ -49,10 +49,11 @@ func TestSimulation(t *testing.T) {
 		}
 		sum.lives, sum.failures, sum.released = sum.lives+w.lives, sum.failures+w.failures, sum.released+w.released
 		sum.recovered, sum.cut, sum.denied = sum.recovered+w.recovered, sum.cut+w.cut, sum.denied+w.denied
+		sum.extended, sum.short = sum.extended+w.extended, sum.short+w.short
 	}
-	t.Logf("%d histories from seed %d: %d processes, %d of them ended by the store; %d answers released whole, %d streams cut, %d recovered, %d calls denied; 0 contradictions",
-		n, first, sum.lives, sum.failures, sum.released, sum.cut, sum.recovered, sum.denied)
-	if *oneSeed == 0 && (sum.failures == 0 || sum.recovered == 0 || sum.cut == 0 || sum.denied == 0 || sum.released < int(n)) {
+	t.Logf("%d histories from seed %d: %d processes, %d of them ended by the store; %d answers released whole, %d streams cut, %d recovered, %d calls denied; %d holds extended, %d ended where the credit did; 0 contradictions",
+		n, first, sum.lives, sum.failures, sum.released, sum.cut, sum.recovered, sum.denied, sum.extended, sum.short)
+	if *oneSeed == 0 && (sum.extended == 0 || sum.short == 0 || sum.failures == 0 || sum.recovered == 0 || sum.cut == 0 || sum.denied == 0 || sum.released < int(n)) {
 		t.Error("the test proves little")
 	}
 }
@@ -75,7 +76,7 @@ type world struct {
 	wrong  []string
 	names  int
 
-	lives, failures, released, cut, recovered, denied int
+	lives, failures, released, cut, recovered, denied, short int
 }
 
 // call is what a caller saw.
@@ -121,6 +122,12 @@ func (w *world) found(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
+}
+
+func (w *world) count(n *int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*n++
 }
 
 // process is one life of the service.
@@ -246,21 +253,25 @@ func (p *process) call(chance *rand.Rand) (stop bool) {
 	p.world.mu.Unlock()
 	in := ledger.Call{RequestID: c.id, AccountID: account, Price: price, Stream: c.stream, PromptTokens: 10, Output: 1 + chance.IntN(40), CreatedAt: time.Now()}
 	in.LeastOutput = 1 + chance.IntN(in.Output)
+	if c.stream && chance.IntN(2) == 0 {
+		in.Slice = 1 + chance.IntN(8)
+	}
 	if chance.IntN(3) == 0 {
 		in.Budget = budget
 	}
 	h, err := p.Reserve(in)
 	if err != nil {
-		p.world.mu.Lock()
-		p.world.denied++
-		p.world.mu.Unlock()
+		p.world.count(&p.world.denied)
 		return errors.Is(err, ledger.ErrUnavailable)
 	}
 	made := chance.IntN(h.OutputLimit() + 1)
 	if c.stream {
-		err := p.stream(c, h, made, chance)
+		made, err = p.stream(c, h, made, chance)
 		think(chance)
-		if err != nil {
+		switch {
+		case err != nil && !errors.Is(err, ledger.ErrUnavailable): // the credit has ended, and the answer with it
+			p.world.count(&p.world.short)
+		case err != nil:
 			return errors.Is(h.Void(ledger.Outcome{}), ledger.ErrUnavailable) || p.Available() != nil
 		}
 	} else {
@@ -284,21 +295,30 @@ func (p *process) call(chance *rand.Rand) (stop bool) {
 	return err != nil
 }
 
-// stream shows made tokens, each noted before it is shown.
-func (p *process) stream(c *call, h *ledger.Hold, made int, chance *rand.Rand) error {
+// stream shows made tokens, each covered and noted before it is shown, or as many as are
+// paid for, and returns how many. It fails as Persist, Durable and Cover do.
+func (p *process) stream(c *call, h *ledger.Hold, made int, chance *rand.Rand) (int, error) {
 	if err := h.Persist(); err != nil {
-		return err
+		return 0, err
 	}
 	think(chance)
 	if err := h.Durable(); err != nil {
-		return err
+		return 0, err
 	}
 	for n := range made {
 		think(chance)
+		if err := h.Cover(n + 1); err != nil {
+			return n, err
+		}
 		h.Delivered(n + 1)
-		p.seen(func() { c.shown = n + 1 })
+		p.seen(func() {
+			c.shown = n + 1
+			if covered := p.world.holds[c.id].OutputLimit; c.shown > covered {
+				p.world.wrong = append(p.world.wrong, fmt.Sprintf("%s shows token %d and the disk covers %d", c.id, c.shown, covered))
+			}
+		})
 	}
-	return nil
+	return made, nil
 }
 
 // operator grants, takes, gives back and lets grants end, by a clock that jumps.

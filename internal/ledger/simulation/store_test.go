@@ -22,7 +22,8 @@ type rows struct {
 	charges         map[string]ledger.Receipt
 	debits          money.Amount
 	budgets         map[string]money.Amount // spent
-	broken          []string                // laws that a commit broke
+	extended        int
+	broken          []string // laws that a commit broke
 	trace           []string
 }
 
@@ -140,6 +141,8 @@ func (r *rows) apply(op ledger.Op) ledger.Result {
 		r.note("open %s", op.Open.RequestID)
 		r.holds[op.Open.RequestID] = *op.Open
 		return ledger.Result{Applied: true}
+	case op.Extend != nil:
+		return r.extend(op.Extend)
 	case op.Close != nil:
 		return r.close(op.Close)
 	case op.Grant != nil:
@@ -152,6 +155,19 @@ func (r *rows) apply(op ledger.Op) ledger.Result {
 		return ledger.Result{Applied: true}
 	}
 	panic("an op without a change")
+}
+
+// extend lets a hold only grow, and by what it holds pay for all that it covers.
+func (r *rows) extend(h *ledger.Receipt) ledger.Result {
+	old, ok := r.holds[h.RequestID]
+	cost, err := h.Price.Cost(money.Tokens{Prompt: h.PromptTokens, Completion: h.OutputLimit})
+	if !ok || err != nil || h.OutputLimit <= old.OutputLimit || h.Hold != cost {
+		r.broken = append(r.broken, fmt.Sprintf("%s (%v) of %d tokens for %d becomes %d for %d", h.RequestID, ok, old.OutputLimit, old.Hold, h.OutputLimit, h.Hold))
+	}
+	r.note("extend %s %d", h.RequestID, h.OutputLimit)
+	r.extended++
+	r.holds[h.RequestID] = *h
+	return ledger.Result{Applied: true}
 }
 
 func (r *rows) close(c *ledger.Receipt) ledger.Result {
