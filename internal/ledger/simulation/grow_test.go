@@ -19,6 +19,7 @@ func (b *bench) begun(t *testing.T, c ledger.Call, slice int) *ledger.Hold {
 	if err := errors.Join(h.Persist(), h.Durable()); err != nil {
 		t.Fatal(err)
 	}
+	synctest.Wait() // the committer sleeps again
 	return h
 }
 
@@ -117,11 +118,19 @@ func TestCore_CoverFails(t *testing.T) {
 	inBubble(t, 10_000, func(b *bench) {
 		t := b.t
 		h := b.begun(t, b.call("req_1", 50, 1), 8)
+		other := b.begun(t, b.call("req_2", 50, 1), 8)
+		if err := other.Cover(8); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait() // nobody waits for the extension, and it is written all the same
+		if covered := b.disk.holds["req_2"].OutputLimit; covered != 16 {
+			t.Errorf("the disk covers %d", covered)
+		}
 		b.disk.fates = func() fate { return refused }
 		if err := h.Cover(7); err != nil {
 			t.Errorf("what the disk covers: %v", err)
 		}
-		synctest.Wait() // nobody waits for the extension, and it is written all the same
+		synctest.Wait()
 		for range 2 {
 			if err := h.Cover(7); !errors.Is(err, ledger.ErrUnavailable) {
 				t.Errorf("Cover on a failed disk gives %v", err)
