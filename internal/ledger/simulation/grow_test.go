@@ -169,6 +169,13 @@ func TestCore_CoverWhole(t *testing.T) {
 			}
 		})
 	}
+	inBubble(t, 1000, func(b *bench) { // the smallest slice of the cheapest answer
+		c := b.call("req_1", 20, 1)
+		c.Price.Output = 1
+		if h := b.begun(b.t, c, 1); b.Balance(account).Held != 101 || h.Cover(2) != nil || b.Balance(account).Held != 102 {
+			b.t.Errorf("slices of one token at 1: %+v", b.Balance(account))
+		}
+	})
 	inBubble(t, 1000, func(b *bench) { // what no number can say is refused, however small its first slice
 		c := b.call("req_1", 1<<40, 1)
 		c.Price.Output, c.Slice = money.MaxPerToken, 1
