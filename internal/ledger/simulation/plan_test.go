@@ -2,6 +2,7 @@ package simulation_test
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -200,6 +201,45 @@ func TestCore_IncludedEnd(t *testing.T) {
 		short, ok := errors.AsType[*ledger.InsufficientError](err)
 		if !ok || short.Tokens != 0 || short.Need != 20_100 || !strings.Contains(err.Error(), "insufficient credit") {
 			t.Errorf("Reserve gives %v", err)
+		}
+	})
+}
+
+// The longest answer that is paid for is found to the token, with and without credit.
+func TestCore_Fits(t *testing.T) {
+	t.Parallel()
+	free := money.Price{Input: 10}
+	for _, tt := range []struct {
+		price  money.Price
+		tokens int64
+		credit money.Amount
+		want   int
+	}{
+		{price, 0, 99, 0},
+		{price, 0, 100, 0},
+		{price, 0, 119, 0},
+		{price, 0, 120, 1},
+		{price, 0, 500, 20},
+		{price, 30, 0, 20},
+		{price, 10, 0, 0},
+		{price, 9, 9, 0},
+		{price, 9, 10, 0},
+		{price, 9, 30, 1},
+		{price, 30, 41, 22},
+		{price, 1 << 40, 0, math.MaxInt32 - 10},
+		{free, 0, 99, 0},
+		{free, 0, 100, math.MaxInt},
+	} {
+		if got := ledger.Fits(tt.price, 10, tt.tokens, tt.credit); got != tt.want {
+			t.Errorf("Fits(%v, 10, %d, %d) = %d, want %d", tt.price, tt.tokens, tt.credit, got, tt.want)
+		}
+	}
+	inBubble(t, 0, func(b *bench) {
+		if err := b.Turn(b.t.Context(), included(1, 30, 0)); err != nil {
+			b.t.Fatal(err)
+		}
+		if h := b.reserve(b.t, b.call("req_1", 50, 1)); h.OutputLimit() != 20 {
+			b.t.Errorf("30 included tokens without credit give an answer of %d, want 20", h.OutputLimit())
 		}
 	})
 }
