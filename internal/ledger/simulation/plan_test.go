@@ -243,3 +243,23 @@ func TestCore_Fits(t *testing.T) {
 		}
 	})
 }
+
+// Credit on its way takes no room from tokens: they fit to the last one that can be told.
+func TestCore_MostTokens(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 1000, func(b *bench) {
+		t := b.t
+		const most, whole = 1<<63 - 1, int64(money.MaxAmount)
+		for n := range most / whole {
+			if err := b.Turn(t.Context(), included(n+1, whole, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.Turn(t.Context(), included(98, most%whole+1, 0)); !errors.Is(err, ledger.ErrAmount) {
+			t.Errorf("one token too many gives %v", err)
+		}
+		if err := b.Turn(t.Context(), included(99, most%whole, 0)); err != nil || b.Balance(account).Tokens.Granted != most {
+			t.Errorf("the last ones give %v, %+v", err, b.Balance(account))
+		}
+	})
+}
