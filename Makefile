@@ -50,6 +50,8 @@ prove: setup build ## Prove the promises about money at full size, with figures;
 	$(PROVE) -run '^Test($(PROVE_API))' ./internal/api/
 	$(PROVE) -parallel 4 -run '^Test($(PROVE_E2E))' ./e2e/ $(ARGS)
 
+# The core is all of internal/money and internal/ledger: neither does I/O. A part of it:
+# make mutants ARGS="-only ledger/hold.go", every third mutant: ARGS="-only ledger -every 3".
 .PHONY: mutants
 mutants: ## Change the code of the money, one thing at a time: its tests must notice 90 %
 	go build -C tools -o ../.cache/bin/mutants ./mutants

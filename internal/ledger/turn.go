@@ -35,10 +35,10 @@ func (l *Ledger) Turn(ctx context.Context, t subscription.Turn) error {
 		return ErrAmount
 	}
 	op := &Turned{Turn: t, Actor: audit.Actor(ctx)}
-	for u, amount := range map[Unit]money.Amount{Credit: t.Credit, Tokens: money.Amount(t.Tokens)} {
+	for u, amount := range [...]money.Amount{Credit: t.Credit, Tokens: money.Amount(t.Tokens)} {
 		if amount > 0 {
 			op.Grants = append(op.Grants, Grant{
-				ID: ident.New(ident.Grant), AccountID: t.Next.AccountID, Kind: Included, Unit: u, Amount: amount,
+				ID: ident.New(ident.Grant), AccountID: t.Next.AccountID, Kind: Included, Unit: Unit(u), Amount: amount,
 				Priority: Included.Priority(), Note: "included in " + t.Next.Plan, Source: t.Source(), Actor: op.Actor,
 				CreatedAt: t.At, ExpiresAt: t.Next.IncludedUntil(), Subscription: t.Next.ID, Period: t.Next.Period,
 			})

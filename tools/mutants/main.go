@@ -21,19 +21,25 @@ import (
 // what survived.
 type target struct {
 	dir   string
-	tests [][]string // arguments of go test
+	tests []tests
 }
 
+// tests is one run of go test. It may take so long: a mutant may wait for ever.
+type tests struct {
+	patience time.Duration
+	args     []string
+}
+
+// The ledger does no I/O of its own, in no file: it decides in memory, the committer too,
+// and writes through an interface. So all of its package is mutated, and the first tests
+// run it over maps; the second ones over a database.
 var targets = []target{
-	{"internal/money", [][]string{{"./internal/money"}}},
-	{"internal/ledger", [][]string{
-		{"./internal/ledger/simulation", "-run=Simulation$|Core", "-args", "-histories=100"},
-		{"./internal/ledger", "-short"},
+	{"internal/money", []tests{{30 * time.Second, []string{"./internal/money"}}}},
+	{"internal/ledger", []tests{
+		{10 * time.Second, []string{"./internal/ledger/simulation", "-run=Simulation$|Core", "-args", "-histories=100"}},
+		{60 * time.Second, []string{"./internal/ledger", "-short"}},
 	}},
 }
-
-// patience is how long one run of tests may take: a mutant may wait for ever.
-const patience = 60 * time.Second
 
 // The fates of a mutant.
 const (
@@ -174,17 +180,17 @@ func (t target) fate(m *mutant, text []byte) string {
 		}
 	}
 	for _, test := range t.tests {
-		if fate := goTest(overlay, test); fate != survived {
+		if fate := test.run(overlay); fate != survived {
 			return fate
 		}
 	}
 	return survived
 }
 
-func goTest(overlay string, args []string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+func (t tests) run(overlay string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), t.patience+2*time.Minute) // to build them too
 	defer cancel()
-	args = append([]string{"test", "-overlay=" + overlay, "-vet=off", "-count=1", "-failfast", "-timeout=" + patience.String()}, args...)
+	args := append([]string{"test", "-overlay=" + overlay, "-vet=off", "-count=1", "-failfast", "-timeout=" + t.patience.String()}, t.args...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

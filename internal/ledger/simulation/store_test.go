@@ -11,28 +11,36 @@ import (
 
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/subscription"
 )
 
 // rows is the database of a simulation. It outlives the processes.
 type rows struct {
 	mu              sync.Mutex
-	granted, posted map[string]money.Amount // by account
+	granted, posted map[purse]money.Amount
 	grants          []ledger.GrantBalance
 	holds           map[string]ledger.Receipt
 	charges         map[string]ledger.Receipt
 	debits          money.Amount
 	budgets         map[string]money.Amount // spent
-	broken          []string                // laws that a commit broke
+	extended        int
+	broken          []string // laws that a commit broke
 	trace           []string
+}
+
+// purse is what an account has of one unit.
+type purse struct {
+	account string
+	unit    ledger.Unit
 }
 
 func newRows(accounts ...string) *rows {
 	r := &rows{
-		granted: map[string]money.Amount{}, posted: map[string]money.Amount{}, holds: map[string]ledger.Receipt{},
+		granted: map[purse]money.Amount{}, posted: map[purse]money.Amount{}, holds: map[string]ledger.Receipt{},
 		charges: map[string]ledger.Receipt{}, budgets: map[string]money.Amount{},
 	}
 	for _, id := range accounts {
-		r.granted[id] = 0
+		r.granted[purse{id, ledger.Credit}], r.granted[purse{id, ledger.Tokens}] = 0, 0
 	}
 	return r
 }
@@ -57,6 +65,7 @@ const (
 type disk struct {
 	*rows
 	chance *rand.Rand
+	reads  *rand.Rand    // of who expires, how long; nil for no time
 	slow   time.Duration // a commit takes up to this; 0 for none
 	fates  func() fate   // nil for a sound disk
 	dead   bool          // the process was killed: nothing reaches the rows any more
@@ -140,6 +149,8 @@ func (r *rows) apply(op ledger.Op) ledger.Result {
 		r.note("open %s", op.Open.RequestID)
 		r.holds[op.Open.RequestID] = *op.Open
 		return ledger.Result{Applied: true}
+	case op.Extend != nil:
+		return r.extend(op.Extend)
 	case op.Close != nil:
 		return r.close(op.Close)
 	case op.Grant != nil:
@@ -147,11 +158,26 @@ func (r *rows) apply(op ledger.Op) ledger.Result {
 	case op.Expire != nil:
 		return r.expire(op.Expire)
 	case op.Debit != nil:
-		r.posted[op.Debit.AccountID] += op.Debit.Amount
+		r.posted[purse{op.Debit.AccountID, ledger.Credit}] += op.Debit.Amount
 		r.debits += op.Debit.Amount
 		return ledger.Result{Applied: true}
+	case op.Turn != nil:
+		return r.turn(op.Turn)
 	}
 	panic("an op without a change")
+}
+
+// extend lets a hold only grow, and by what it holds pay for all that it covers.
+func (r *rows) extend(h *ledger.Receipt) ledger.Result {
+	old, ok := r.holds[h.RequestID]
+	rest := unpaid(h.Price, money.Tokens{Prompt: h.PromptTokens, Completion: h.OutputLimit}, h.PlanTokens)
+	if !ok || h.OutputLimit <= old.OutputLimit || h.Hold < max(old.Hold, rest) {
+		r.broken = append(r.broken, fmt.Sprintf("%s (%v) of %d tokens for %d becomes %d for %d", h.RequestID, ok, old.OutputLimit, old.Hold, h.OutputLimit, h.Hold))
+	}
+	r.note("extend %s %d", h.RequestID, h.OutputLimit)
+	r.extended++
+	r.holds[h.RequestID] = *h
+	return ledger.Result{Applied: true}
 }
 
 func (r *rows) close(c *ledger.Receipt) ledger.Result {
@@ -160,20 +186,51 @@ func (r *rows) close(c *ledger.Receipt) ledger.Result {
 		return ledger.Result{}
 	}
 	r.note("%s %s %d", c.State, c.RequestID, c.Charge)
-	cost, err := c.Price.Cost(c.Tokens())
-	if err != nil || c.Charge+c.WrittenOff != cost || c.Charge < 0 || c.WrittenOff < 0 || c.State == ledger.Voided && cost != 0 {
-		r.broken = append(r.broken, fmt.Sprintf("%s %s: charged %d and wrote off %d for %+v", c.State, c.RequestID, c.Charge, c.WrittenOff, c.Tokens()))
+	due := unpaid(c.Price, c.Tokens(), c.PlanTokens)
+	if c.Charge+c.WrittenOff != due || c.Charge < 0 || c.WrittenOff < 0 || c.State == ledger.Voided && (due != 0 || c.PlanTokens != 0) {
+		r.broken = append(r.broken, fmt.Sprintf("%s %s: charged %d and wrote off %d for %+v, %d of them included", c.State, c.RequestID, c.Charge, c.WrittenOff, c.Tokens(), c.PlanTokens))
 	}
 	r.charges[c.RequestID] = *c
-	r.posted[c.AccountID] += c.Charge
+	r.posted[purse{c.AccountID, ledger.Credit}] += c.Charge
+	r.posted[purse{c.AccountID, ledger.Tokens}] += money.Amount(c.PlanTokens)
 	if c.Budget.ID != "" {
 		r.budgets[c.Budget.ID] += c.Charge
 	}
 	return ledger.Result{Applied: true}
 }
 
+// unpaid is what t costs beyond so many included tokens, token by token: they pay for the
+// prompt, then for what of it was cached, then for the answer. No price here is 0.
+func unpaid(p money.Price, t money.Tokens, included int) (cost money.Amount) {
+	for i := range t.Prompt + t.Completion {
+		switch {
+		case i < included:
+		case i < t.Prompt-t.Cached:
+			cost += p.Input
+		case i < t.Prompt:
+			cost += p.CachedInput
+		default:
+			cost += p.Output
+		}
+	}
+	return cost
+}
+
+// turn adds what a period includes, once.
+func (r *rows) turn(t *ledger.Turned) ledger.Result {
+	for _, old := range r.grants {
+		if old.Source == t.Source() {
+			return ledger.Result{Refused: subscription.ErrChanged}
+		}
+	}
+	for i := range t.Grants {
+		r.add(&t.Grants[i])
+	}
+	return ledger.Result{Applied: true}
+}
+
 func (r *rows) grant(g *ledger.Grant) ledger.Result {
-	if _, ok := r.granted[g.AccountID]; !ok {
+	if _, ok := r.granted[purse{g.AccountID, ledger.Credit}]; !ok {
 		return ledger.Result{}
 	}
 	for _, old := range r.grants {
@@ -186,23 +243,28 @@ func (r *rows) grant(g *ledger.Grant) ledger.Result {
 			return ledger.Result{Refused: ledger.ErrRefunded}
 		}
 	}
-	r.burn(g.AccountID)
-	r.note("grant %d", g.Amount)
-	r.grants = append(r.grants, ledger.GrantBalance{Grant: *g})
-	r.granted[g.AccountID] += g.Amount
+	r.add(g)
 	return ledger.Result{Applied: true, At: g.CreatedAt}
 }
 
-// burn brings the grants of an account up to date and returns them in their order.
-func (r *rows) burn(account string) []ledger.GrantBalance {
+func (r *rows) add(g *ledger.Grant) {
+	of := purse{g.AccountID, g.Unit}
+	r.burn(of)
+	r.note("grant %d of %d", g.Amount, g.Unit)
+	r.grants = append(r.grants, ledger.GrantBalance{Grant: *g})
+	r.granted[of] += g.Amount
+}
+
+// burn brings the grants of a purse up to date and returns them in their order.
+func (r *rows) burn(of purse) []ledger.GrantBalance {
 	var own []ledger.GrantBalance
 	var burned money.Amount
 	for _, g := range r.grants {
-		if g.AccountID == account {
+		if of == (purse{g.AccountID, g.Unit}) {
 			own, burned = append(own, g), burned+g.Burned
 		}
 	}
-	ledger.Allocate(own, burned, r.posted[account])
+	ledger.Allocate(own, burned, r.posted[of])
 	r.put(own)
 	return own
 }
@@ -215,7 +277,8 @@ func (r *rows) put(grants []ledger.GrantBalance) {
 }
 
 func (r *rows) expire(e *ledger.Expire) ledger.Result {
-	own := r.burn(e.AccountID)
+	of := purse{e.AccountID, e.Unit}
+	own := r.burn(of)
 	taken, left := e.Take(own)
 	res := ledger.Result{Applied: true, Left: left}
 	for i, n := range taken {
@@ -223,38 +286,46 @@ func (r *rows) expire(e *ledger.Expire) ledger.Result {
 		res.Amount += n
 	}
 	r.put(own)
-	r.note("expire %d %d", res.Amount, left)
-	r.granted[e.AccountID] -= res.Amount
+	r.note("expire %d of %d, %d left", res.Amount, e.Unit, left)
+	r.granted[of] -= res.Amount
 	return res
 }
 
 // check holds the rows to the laws of the books.
 func (r *rows) check() {
-	for id := range r.granted {
+	spent := func(of purse, r *ledger.Receipt, credit money.Amount) money.Amount {
+		switch of {
+		case purse{r.AccountID, ledger.Credit}:
+			return credit
+		case purse{r.AccountID, ledger.Tokens}:
+			return money.Amount(r.PlanTokens)
+		}
+		return 0
+	}
+	for of := range r.granted {
 		var held, charged, granted money.Amount
 		for _, h := range r.holds {
-			if h.AccountID == id {
-				held += h.Hold
-			}
+			held += spent(of, &h, h.Hold)
 		}
 		for _, c := range r.charges {
-			if c.AccountID == id {
-				charged += c.Charge
-			}
+			charged += spent(of, &c, c.Charge)
+		}
+		if of.unit == ledger.Credit {
+			charged += r.debits
 		}
 		for _, g := range r.grants {
-			if g.AccountID == id {
+			if of == (purse{g.AccountID, g.Unit}) {
 				granted += g.Amount - g.Expired
 			}
 			if g.Remaining() < 0 || g.Burned < 0 || g.Expired < 0 {
 				r.broken = append(r.broken, fmt.Sprintf("grant of %d burned %d and lost %d", g.Amount, g.Burned, g.Expired))
 			}
 		}
-		if r.posted[id]+held > r.granted[id] {
-			r.broken = append(r.broken, fmt.Sprintf("posted %d and held %d of %d granted", r.posted[id], held, r.granted[id]))
+		if r.posted[of]+held > r.granted[of] {
+			r.broken = append(r.broken, fmt.Sprintf("%v: posted %d and held %d of %d granted", of, r.posted[of], held, r.granted[of]))
 		}
-		if len(r.granted) == 1 && charged+r.debits != r.posted[id] || granted != r.granted[id] {
-			r.broken = append(r.broken, fmt.Sprintf("posted %d is charges of %d and debits of %d; granted %d is grants of %d", r.posted[id], charged, r.debits, r.granted[id], granted))
+		if charged != r.posted[of] || granted != r.granted[of] {
+			r.broken = append(r.broken, fmt.Sprintf("%v: posted %d is charges and debits of %d; granted %d is grants of %d", of, r.posted[of], charged, r.granted[of], granted))
 		}
 	}
 	for id := range r.holds {
@@ -267,8 +338,13 @@ func (r *rows) check() {
 func (r *rows) Totals(context.Context) (all []ledger.Totals, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for id, granted := range r.granted {
-		all = append(all, ledger.Totals{AccountID: id, Granted: granted, Posted: r.posted[id]})
+	for of, granted := range r.granted {
+		if tokens := (purse{of.account, ledger.Tokens}); of != tokens {
+			all = append(all, ledger.Totals{
+				AccountID: of.account, Granted: granted, Posted: r.posted[of],
+				TokensGranted: int64(r.granted[tokens]), TokensPosted: int64(r.posted[tokens]),
+			})
+		}
 	}
 	return all, nil
 }
@@ -294,13 +370,19 @@ func (r *rows) OpenHolds(context.Context) (all []ledger.Receipt, err error) {
 	return all, nil
 }
 
-func (r *rows) GrantsOf(_ context.Context, account string, u ledger.Unit) ([]ledger.GrantBalance, error) {
-	if u != ledger.Credit {
-		return nil, nil
+// GrantsOf takes time too: who has waited for a commit does not go on beside others who
+// have, so that a seed is one history.
+func (d *disk) GrantsOf(ctx context.Context, account string, u ledger.Unit) ([]ledger.GrantBalance, error) {
+	if d.reads != nil {
+		pass(time.Duration(1 + d.reads.Int64N(int64(time.Millisecond))))
 	}
+	return d.rows.GrantsOf(ctx, account, u)
+}
+
+func (r *rows) GrantsOf(_ context.Context, account string, u ledger.Unit) ([]ledger.GrantBalance, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.burn(account), nil
+	return r.burn(purse{account, u}), nil
 }
 
 func (r *rows) Charged(_ context.Context, id string) (ledger.Charged, error) {
@@ -329,14 +411,11 @@ func (r *rows) Code(context.Context, [32]byte) (ledger.Code, error) {
 }
 
 func (r *rows) Expiring(_ context.Context, u ledger.Unit, t time.Time) (accounts []string, next time.Time, err error) {
-	if u != ledger.Credit {
-		return nil, next, nil
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, g := range r.grants {
 		switch {
-		case g.ExpiresAt.IsZero():
+		case g.Unit != u, g.ExpiresAt.IsZero():
 		case g.ExpiresAt.After(t):
 			if next.IsZero() || g.ExpiresAt.Before(next) {
 				next = g.ExpiresAt
