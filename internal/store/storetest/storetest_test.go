@@ -108,7 +108,8 @@ func TestFaults(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("fault %d: %v, want %q", fault, err, want)
 		}
-		if got := survivors(t, d, 1); got != 0 {
+		// What was written as the power failed may be there in part, or whole.
+		if got := survivors(t, d, 1); got != 0 && fault != storetest.PowerLoss {
 			t.Errorf("fault %d: %d rows are found", fault, got)
 		}
 		_, err = db.Exec(`INSERT INTO t VALUES (2)`)
