@@ -42,13 +42,7 @@ func (s *service) usage(r *http.Request) (any, error) {
 	var total ledger.Usage
 	for _, u := range list {
 		out.Groups = append(out.Groups, usageView(u))
-		total.Calls += u.Calls
-		total.PromptTokens += u.PromptTokens
-		total.CachedTokens += u.CachedTokens
-		total.CompletionTokens += u.CompletionTokens
-		total.PlanTokens += u.PlanTokens
-		total.Charge += u.Charge
-		total.WrittenOff += u.WrittenOff
+		total.Add(&u)
 	}
 	out.Total = usageView(total)
 	return out, nil

@@ -150,7 +150,7 @@ func (v *visit) usageBy(by ledger.By, from time.Time) ([]ledger.Usage, bool) {
 
 func total(us []ledger.Usage) (sum ledger.Usage) {
 	for i := range us {
-		add(&sum, &us[i])
+		sum.Add(&us[i])
 	}
 	return sum
 }
@@ -170,13 +170,13 @@ func (v *visit) today(last []ledger.Receipt) *todays {
 		switch {
 		case err != nil:
 		case !at.Before(today):
-			add(&f.Today, u)
+			f.Today.Add(u)
 			h := min(at.Hour(), now)
 			f.Requests[h] += u.Calls
 			f.Tokens[h] += u.PromptTokens + u.CompletionTokens
 			f.Errors[h] += u.Failed + u.Refused
 		case at.Hour() <= now:
-			add(&f.Yesterday, u)
+			f.Yesterday.Add(u)
 		}
 	}
 	first := firstOfMonth(v.now)
@@ -184,16 +184,6 @@ func (v *visit) today(last []ledger.Receipt) *todays {
 	f.DaysLeft = f.Days - v.now.UTC().Day()
 	f.First, f.Slow = firstTokens(last)
 	return f
-}
-
-// add adds u to sum.
-func add(sum, u *ledger.Usage) {
-	sum.Calls += u.Calls
-	sum.PromptTokens += u.PromptTokens
-	sum.CompletionTokens += u.CompletionTokens
-	sum.Charge += u.Charge
-	sum.Failed += u.Failed
-	sum.Refused += u.Refused
 }
 
 // firstTokens is the median and the 95 % of calls' times to their first token.

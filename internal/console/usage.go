@@ -151,7 +151,7 @@ func (v *visit) usagePage() (p usagePage, f ledger.UsageFilter, err error) {
 	groups, err := v.s.Records.UsageOf(v.context(), f, by)
 	for _, u := range groups {
 		p.Rows = append(p.Rows, usageRow{v.groupName(u.Group, by), "/requests?" + v.callsOf(f, by, u.Group).Encode(), u})
-		addUsage(&p.Total, u)
+		p.Total.Add(&u)
 	}
 	p.Columns = v.sortUsage(p.Rows, by)
 	return p, f, err
@@ -168,20 +168,6 @@ func (v *visit) tabs(name string, choices []pick, current string) []tab {
 		tabs = append(tabs, tab{c.Name, v.with(name, value), c.Value == current})
 	}
 	return tabs
-}
-
-// addUsage adds u to a total.
-func addUsage(total *ledger.Usage, u ledger.Usage) {
-	total.Calls += u.Calls
-	total.PromptTokens += u.PromptTokens
-	total.CachedTokens += u.CachedTokens
-	total.CompletionTokens += u.CompletionTokens
-	total.PlanTokens += u.PlanTokens
-	total.Charge += u.Charge
-	total.WrittenOff += u.WrittenOff
-	total.Failed += u.Failed
-	total.Refused += u.Refused
-	total.Left += u.Left
 }
 
 // groupName is a group's name for people.
@@ -280,7 +266,7 @@ func (v *visit) usageFigures(f ledger.UsageFilter, total ledger.Usage) (usageFig
 	before, err := v.s.Records.UsageOf(v.context(), f, ledger.ByModel)
 	var was ledger.Usage
 	for _, u := range before {
-		addUsage(&was, u)
+		was.Add(&u)
 	}
 	if was.Charge > 0 {
 		change := 100 * (float64(total.Charge) - float64(was.Charge)) / float64(was.Charge)

@@ -31,6 +31,20 @@ type Usage struct {
 	Failed, Refused, Left int64
 }
 
+// Add adds what o counts; the group stays.
+func (u *Usage) Add(o *Usage) {
+	u.Calls += o.Calls
+	u.PromptTokens += o.PromptTokens
+	u.CachedTokens += o.CachedTokens
+	u.CompletionTokens += o.CompletionTokens
+	u.PlanTokens += o.PlanTokens
+	u.Charge += o.Charge
+	u.WrittenOff += o.WrittenOff
+	u.Failed += o.Failed
+	u.Refused += o.Refused
+	u.Left += o.Left
+}
+
 // UsageFilter says which usage of an account is added up. What is empty does not filter.
 type UsageFilter struct {
 	AccountID string // must be given
