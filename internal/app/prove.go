@@ -109,6 +109,12 @@ func (a *App) lastProof(ctx context.Context) string {
 	return "balanced at " + p.At.UTC().Format("2006-01-02 15:04 UTC")
 }
 
+// knownBroken reports whether the last proof that was finished has found a broken law.
+func (a *App) knownBroken(ctx context.Context) bool {
+	p, err := a.rooms.db.LastProof(ctx)
+	return err == nil && p.Law != ""
+}
+
 // proveBooks proves the books every day, and when somebody asks, until ctx ends; at once
 // those that the start could not.
 func (a *App) proveBooks(ctx context.Context) {

@@ -130,3 +130,24 @@ func (r *running) awaitProof(t *testing.T) {
 		}
 	}
 }
+
+// A stop that has no time for a proof does not forget what the last one has found.
+func TestProve_LargeBrokenBooks(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	o, out, errs := options(t, dir, &provider{})
+	o.patience = 1 // ns
+	r := start(t, o, out, errs)
+	db, err := sql.Open("sqlite", filepath.Join(dir, store.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), `UPDATE account SET granted = granted + 5`); err != nil {
+		t.Fatal(err)
+	}
+	r.proveOnce(t.Context())
+	if err := r.finish(t); err == nil || !strings.Contains(err.Error(), "not balanced") {
+		t.Errorf("Run: %v, want that the books are not balanced", err)
+	}
+}
