@@ -2,64 +2,69 @@ package engine
 
 import "github.com/parley-ai/parley/engine/kv"
 
-// admit lets calls begin while there is room; e.mu is held. The pages of a choice's
-// whole budget are promised now, so it never runs out of room. Nobody overtakes the
-// one whose turn it is, or a long request would starve.
+// admit lets calls begin, and sequences that wait go on, while there is room; e.mu is
+// held. The pages of a choice's whole budget are promised now, so it never runs out of
+// room. Nobody overtakes the one whose turn it is, or a long request would starve: who
+// has nothing running comes before who has, and of the first the one who has waited
+// longest.
 func (e *Engine) admit() {
 	e.resume()
-	for e.queue.n > 0 {
-		c := e.queue.first(e.places)
-		var yields *sequence
-		if e.active() >= e.o.MaxSequences {
-			if yields = e.yielding(c.Owner); yields == nil {
+	for {
+		s, c := e.paused(), e.queue.first(e.places)
+		switch {
+		case s != nil && (c == nil || e.precedes(s, c)):
+			if !e.restore(s) {
 				return
 			}
-		}
-		tables, cached := e.room(c)
-		if len(tables) == 0 {
+		case c != nil:
+			if !e.enter(c) {
+				return
+			}
+		default:
 			return
-		}
-		if yields != nil {
-			yields.paused = true
-		}
-		e.queue.served(c.Owner)
-		e.begin(c, tables, cached)
-		if c.admitted == c.Choices {
-			e.queue.remove(c)
 		}
 	}
 }
 
-// resume gives free places to those who are paused, the oldest first.
+// resume gives free places to those who are paused and have their pages, the oldest
+// first.
 func (e *Engine) resume() {
 	free := e.o.MaxSequences - e.active()
 	for _, s := range e.running {
-		if s.paused && free > 0 {
-			s.paused = false
+		if s.paused && s.pages != nil && free > 0 {
+			s.paused, s.fresh = false, 0
 			free--
 		}
 	}
 }
 
-// yielding is who gives its place up for the first sequence of an owner when no place
-// is free: the newest sequence of the owner who has the most, or nil if that is one.
-// It keeps its pages, so a pause costs it nothing but time.
-func (e *Engine) yielding(newcomer string) (last *sequence) {
-	if e.places(newcomer) > 0 {
-		return nil
+// precedes reports whether the paused s comes before the waiting c.
+func (e *Engine) precedes(s *sequence, c *call) bool {
+	if e.places(c.Owner) > 0 {
+		return true
 	}
-	most, active := 1, map[string]int{}
-	for _, s := range e.running {
-		if !s.paused {
-			active[s.Owner]++
-		}
+	return e.working(s.Owner) == 0 && s.ticket < c.ticket
+}
+
+// enter begins choices of a call that waits; false if there is no room for one.
+func (e *Engine) enter(c *call) bool {
+	starving := e.places(c.Owner) == 0
+	if _, ok := e.seat(starving); !ok {
+		return false
 	}
-	for _, s := range e.running {
-		if n := active[s.Owner]; !s.paused && (n > most || n == most && last != nil) {
-			most, last = n, s
-		}
+	tables, cached := e.room(c)
+	if len(tables) == 0 {
+		return false
 	}
-	return last
+	if yields, _ := e.seat(starving); yields != nil {
+		e.pause(yields)
+	}
+	e.queue.served(c.Owner)
+	e.begin(c, tables, cached)
+	if c.admitted == c.Choices {
+		e.queue.remove(c)
+	}
+	return true
 }
 
 // active is how many sequences have a place.
@@ -82,9 +87,19 @@ func (e *Engine) places(owner string) (n int) {
 	return n
 }
 
+// working is how many of them have a place.
+func (e *Engine) working(owner string) (n int) {
+	for _, s := range e.running {
+		if s.Owner == owner && !s.paused {
+			n++
+		}
+	}
+	return n
+}
+
 // room takes pages for as many of the choices of c as may begin now. Who has something
 // running already leaves an eighth of the places and of the pages to others, so that
-// who comes next need not wait until a long answer ends.
+// who comes next need not take them from a long answer.
 func (e *Engine) room(c *call) (tables []kv.Table, cached int) {
 	need := kv.Need{Prefix: reusable(c.keys, len(c.Prompt)), Shared: len(c.Prompt), Length: len(c.Prompt) + c.MaxTokens}
 	held := e.places(c.Owner)
@@ -94,7 +109,7 @@ func (e *Engine) room(c *call) (tables []kv.Table, cached int) {
 	}
 	if held == 0 && len(tables) == 0 {
 		need.Tables, need.Spare = 1, 0
-		tables, cached = e.cache.Admit(need)
+		tables, cached = e.claim(need)
 	}
 	return tables, cached
 }

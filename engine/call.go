@@ -23,7 +23,8 @@ type call struct {
 	constraints []sample.Constraint // by choice; nil: none
 
 	// Written by the loop while it holds the engine's mutex.
-	admitted int // choices that have run or do
+	admitted int   // choices that have run or do
+	ticket   int64 // when it came
 
 	// Owned by the loop.
 	cached int  // positions that the first choice found in the cache
@@ -62,9 +63,14 @@ type sequence struct {
 	followers []*sequence // choices that begin when this one has computed their prompt
 	follows   bool        // is one of them, and the prompt is not through
 	paused    bool        // has left its place to somebody who had none
-	pages     kv.Table
-	pos       int   // positions computed
-	next      int32 // the token at pos, once the prompt is through
+	ticket    int64       // when it did
+	pages     kv.Table    // nil: it has left these too
+	pos       int         // positions computed
+	reached   int         // before its pages were taken
+	lost      int         // of these, those it has had to compute again
+	fresh     int         // steps in which it got on since it has place and pages
+	next      int32       // the token at pos, once the prompt is through
+	answer    []int32     // the tokens before that, from the prompt's end
 	generated int
 	quota     int             // prompt tokens of the step that is made up
 	sampler   *sample.Sampler // nil: greedy

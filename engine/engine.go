@@ -132,10 +132,11 @@ type Engine struct {
 	wake chan struct{} // has room for one: something changed
 	done chan struct{} // closed when the loop has ended
 
-	mu     sync.Mutex
-	queue  queue
-	stats  Stats
-	closed bool
+	mu      sync.Mutex
+	queue   queue
+	tickets int64
+	stats   Stats
+	closed  bool
 
 	closing  sync.Once
 	closeErr error
@@ -340,6 +341,7 @@ func (e *Engine) enqueue(c *call) error {
 	if e.queue.n >= e.o.QueueLength+e.o.MaxSequences-e.stats.Running {
 		return fmt.Errorf("%w: %d requests wait", ErrBusy, e.queue.n)
 	}
+	c.ticket = e.ticket()
 	e.queue.push(c)
 	e.rouse()
 	return nil

@@ -46,7 +46,7 @@ func TestFair_LeavesRoom(t *testing.T) {
 		"places": {400, 300, 14},
 		"pages":  {128, 157, 8}, // of ten pages each, beside 32 of the first and 16 for others
 	} {
-		o := engine.Options{Threads: 1, QueueWait: time.Hour, Context: 512, KVBytes: int64(c.pages * 2 * 2 * 2 * 16 * 32)}
+		o := engine.Options{Threads: 1, QueueWait: time.Hour, Context: 512, KVBytes: pages(c.pages)}
 		e := open(t, path, o)
 		resume, _ := hold(t, e, "first")
 		full, submitted, done := make(chan engine.Stats), make(chan struct{}), make(chan engine.Stats)

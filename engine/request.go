@@ -16,9 +16,13 @@ type Request struct {
 	// Owner is who waits. However many requests an owner has, those of others get
 	// their turn: of the owners who wait, the one who has the fewest sequences running
 	// is next. An owner who has none takes, where no place is free, that of the newest
-	// sequence of the owner who has the most, which then pauses, unless nobody has more
-	// than one. Requests of one owner whose prompts begin alike compute that beginning
-	// once, as long as there is room to keep it; the tokens are the same either way.
+	// sequence of the owner who has the most, and where pages are missing those of the
+	// newest sequence of the owner who holds the most. A sequence that is its owner's
+	// only one gives up neither before it has had 32 steps, and after it had to compute
+	// much again one more for 8 positions. It goes on as soon as there is room, with the
+	// tokens that it gets alone. Requests of one owner whose prompts begin alike compute
+	// that beginning once, as long as there is room to keep it; the tokens are the same
+	// either way.
 	Owner     string
 	Prompt    []int32 // at least one token
 	MaxTokens int     // of each choice, at least 1; Prompt and MaxTokens together fit the context

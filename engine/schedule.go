@@ -140,14 +140,19 @@ func (e *Engine) fill() {
 			b.columns = append(b.columns, llama.Column{ID: s.next, Pos: s.pos, Pages: s.pages, Logits: true})
 			b.pick(s)
 			s.said(s.next)
+			s.answer = append(s.answer, s.next)
 			s.pos++
+			s.fresh++
 		}
 	}
 	e.share()
 	for _, s := range e.running {
+		if s.quota > 0 && s.pos+s.quota > s.reached {
+			s.fresh++
+		}
 		for ; s.quota > 0; s.quota-- {
-			last := s.pos == len(s.Prompt)-1
-			b.columns = append(b.columns, llama.Column{ID: s.Prompt[s.pos], Pos: s.pos, Pages: s.pages, Logits: last})
+			last := s.pos == len(s.Prompt)-1 && s.generated == 0
+			b.columns = append(b.columns, llama.Column{ID: s.known(s.pos), Pos: s.pos, Pages: s.pages, Logits: last})
 			if last {
 				b.pick(s, s.followers...)
 			}
@@ -157,8 +162,20 @@ func (e *Engine) fill() {
 	}
 }
 
-// joins reports whether the prompt is not through.
-func (s *sequence) joins() bool { return s.pos < len(s.Prompt) && !s.follows }
+// joins reports whether the prompt, or what was computed of it and of the answer before
+// the pages were taken, is not through.
+func (s *sequence) joins() bool { return s.behind() > 0 && !s.follows }
+
+// behind is how many tokens are known and not computed, but for the last one drawn.
+func (s *sequence) behind() int { return len(s.Prompt) + len(s.answer) - s.pos }
+
+// known is the token at a position of the prompt or of the answer.
+func (s *sequence) known(pos int) int32 {
+	if pos < len(s.Prompt) {
+		return s.Prompt[pos]
+	}
+	return s.answer[pos-len(s.Prompt)]
+}
 
 // pick notes that a row of logits is for s and others.
 func (b *batch) pick(s *sequence, others ...*sequence) {
@@ -191,7 +208,7 @@ func (e *Engine) share() {
 	}
 	for _, s := range e.running {
 		if s.joins() && !s.paused {
-			of(s.Owner).need += len(s.Prompt) - s.pos
+			of(s.Owner).need += s.behind()
 		}
 	}
 	wanting := len(b.shares)
@@ -211,7 +228,7 @@ func (e *Engine) share() {
 	for _, s := range e.running {
 		if s.joins() && !s.paused {
 			o := of(s.Owner)
-			s.quota = min(o.got, len(s.Prompt)-s.pos)
+			s.quota = min(o.got, s.behind())
 			o.got -= s.quota
 		}
 	}

@@ -18,6 +18,7 @@ type Stats struct {
 	Busy         time.Duration // spent in steps
 	Tokens       int64         // generated
 	PromptTokens int64         // computed
+	Preempted    int64         // times that a sequence lost its pages to an owner who had nothing running
 	// PrefixQueries is the tokens of prompts that were admitted, PrefixHits those of
 	// them that were found in the cache.
 	PrefixQueries, PrefixHits int64

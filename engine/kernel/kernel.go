@@ -52,6 +52,7 @@ const (
 	Page    = 16         // positions of a KV page
 	Heads   = 4          // query heads that Scores and Mix take at once
 	Wide    = 12         // that ScoresWide and MixWide do: of 3 columns or more
+	WideRow = 16         // floats of a row of queries for ScoresWide
 )
 
 // Table is the set of kernels of one level. The functions trust their arguments:
@@ -86,6 +87,9 @@ type Table struct {
 	// ToF16 rounds n floats to float16, n%16 == 0.
 	ToF16 func(dst *uint16, src *float32, n int)
 
+	// Spread lays Heads query heads side by side, and scales them, hd%8 == 0:
+	// dst[j*stride+h] = q[h*hd+j]*scale.
+	Spread func(q *float32, hd int, scale float32, dst *float32, stride int)
 	// Scores: four query heads against the K halves of pages, pageBytes apart.
 	// q [hd][4], K page [hd][16] float16, out[h*stride+16*page+i]. npages is even.
 	Scores func(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride int)
@@ -95,7 +99,7 @@ type Table struct {
 	// V page [16][hd] float16, hd%32 == 0.
 	Mix func(p *float32, stride int, kv *byte, pages *int32, n, pageBytes, hd int, inv, out *float32)
 
-	// ScoresWide is Scores of Wide lanes, q [hd][Wide], which read the same pages: query
+	// ScoresWide is Scores of Wide lanes, q [hd][WideRow], which read the same pages: query
 	// heads of neighbouring columns of a sequence. nil: the level has none.
 	ScoresWide func(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride int)
 	// MixWide is Mix of Wide lanes, of which lane l has n[l] positions and reads no

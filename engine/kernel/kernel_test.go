@@ -175,6 +175,12 @@ func TestTable_Attention(t *testing.T) {
 			scalar.ToF16(&arena[0], &f[0], len(arena))
 			kv := (*byte)(unsafe.Pointer(&arena[0]))
 			q, pages := floats(r, 4*hd, 0.3), []int32{3, 0, 8, 5, 1, 7}
+			for _, stride := range []int{Heads, WideRow} {
+				a, b := make([]float32, stride*hd), make([]float32, stride*hd)
+				scalar.Spread(&q[0], hd, 0.3, &a[0], stride)
+				k.Spread(&q[0], hd, 0.3, &b[0], stride)
+				same(t, "Spread", b, a)
+			}
 			const stride = npages*Page + 16
 			a, b := make([]float32, 4*stride), make([]float32, 4*stride)
 			scalar.Scores(&q[0], kv, &pages[0], npages, pageBytes, hd, &a[0], stride)
@@ -208,7 +214,7 @@ func TestTable_Wide(t *testing.T) {
 			f := floats(r, len(arena), 1)
 			scalar.ToF16(&arena[0], &f[0], len(arena))
 			kv := (*byte)(unsafe.Pointer(&arena[0]))
-			q, n := floats(r, Wide*hd, 0.3), make([]int32, Wide)
+			q, n := floats(r, WideRow*hd, 0.3), make([]int32, Wide)
 			for _, first := range []int32{1, 15, 16, 50} {
 				for l := range n {
 					n[l] = first + int32(l/3)
@@ -223,7 +229,7 @@ func TestTable_Wide(t *testing.T) {
 				for l := range Wide {
 					q4, one := make([]float32, Heads*hd), make([]float32, Heads*hd)
 					for j := range hd {
-						q4[Heads*j] = q[Wide*j+l]
+						q4[Heads*j] = q[WideRow*j+l]
 					}
 					scalar.Scores(&q4[0], kv, &pages[0], npages, pageBytes, hd, &a[0], stride)
 					same(t, "ScoresWide", b[l*stride:][:npages*Page], a[:npages*Page])

@@ -9,7 +9,7 @@ func scalarTable() Table {
 		Name: "scalar",
 		U4x1: u4x1, S8x1: s8x1, U4x4: u4x4, S8x4: s8x4,
 		Quantise: quantise, RMSNorm: rmsNorm, Add: add, SiLUMul: siluMul, Rotate: rotate, ToF16: toF16,
-		Scores: scores, SoftExp: softExp, Mix: mix, Max: maxOf, AtLeast: atLeast,
+		Spread: spread, Scores: scores, SoftExp: softExp, Mix: mix, Max: maxOf, AtLeast: atLeast,
 	}
 }
 

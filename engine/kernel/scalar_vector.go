@@ -116,6 +116,14 @@ func toF16(dst *uint16, src *float32, n int) {
 	}
 }
 
+func spread(q *float32, hd int, scale float32, dst *float32, stride int) {
+	for h := range Heads {
+		for j := range hd {
+			*at(dst, j*stride+h) = *at(q, h*hd+j) * scale
+		}
+	}
+}
+
 func scores(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride int) {
 	for p := range npages {
 		k := at(kv, int(*at(pages, p))*pageBytes)

@@ -58,6 +58,9 @@ func rotateAVX2(x, cos, sin *float32, heads, hd int)
 func toF16AVX2(dst *uint16, src *float32, n int)
 
 //go:noescape
+func spreadAVX2(q *float32, hd int, scale float32, dst *float32, stride int)
+
+//go:noescape
 func scoresAVX2(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride int)
 
 //go:noescape
@@ -103,7 +106,7 @@ func simdTables() []Table {
 		Name: "avx2",
 		U4x1: u4x1avx2, S8x1: s8x1avx2, U4x4: u4x4avx2, S8x4: s8x4avx2,
 		Quantise: quantiseAVX2, RMSNorm: rmsNormAVX2, Add: addAVX2, SiLUMul: siluMulAVX2,
-		Rotate: rotateAVX2, ToF16: toF16AVX2, Scores: scoresAVX2, SoftExp: softExpAVX2,
+		Rotate: rotateAVX2, ToF16: toF16AVX2, Spread: spreadAVX2, Scores: scoresAVX2, SoftExp: softExpAVX2,
 		Mix: mixAVX2, Max: maxAVX2, AtLeast: atLeastAVX2,
 	}
 	ts := []Table{t}

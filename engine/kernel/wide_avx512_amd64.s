@@ -73,10 +73,10 @@ dim:                            // two of them, a cache line of each page
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 (R10)(R11*1)
 	DIM(0, 0)
-	DIM(32, 48)
+	DIM(32, 64)
 	ADDQ $64, AX
 	ADDQ $64, R10
-	ADDQ $96, DX
+	ADDQ $128, DX
 	SUBQ $2, CX
 	JNZ dim
 	ADDQ AX, SI                 // both have walked a page's keys

@@ -106,6 +106,14 @@ func (c *Cache) Held() int { return c.Total() - c.Free() - c.Cached() }
 // in pairs.
 type Table []int32
 
+// pages is the pages of the table, each once.
+func (t Table) pages() Table {
+	if n := len(t); n > 1 && t[n-1] == t[n-2] {
+		return t[:n-1]
+	}
+	return t
+}
+
 // Need is what sequences that begin alike ask for.
 type Need struct {
 	// Prefix is the keys of the full pages that they begin with and that may be
@@ -180,6 +188,28 @@ func (c *Cache) Admit(n Need) (tables []Table, cached int) {
 	return tables, len(hit) * kernel.Page
 }
 
+// Missing says how many pages are not there for one table of n; 0 or less is none.
+func (c *Cache) Missing(n Need) int {
+	hit, unheld := c.found(n.Prefix)
+	return Pages(n.Length) - len(hit) + n.Spare - (len(c.free) + c.unheld.n - unheld)
+}
+
+// Sole returns how many pages nobody but the tables holds.
+func (c *Cache) Sole(tables []Table) (n int) {
+	held := map[int32]int{}
+	for _, t := range tables {
+		for _, p := range t.pages() {
+			held[p]++
+		}
+	}
+	for p, refs := range held {
+		if c.pages[p].refs == refs {
+			n++
+		}
+	}
+	return n
+}
+
 // take returns a page that nobody holds; there is one.
 func (c *Cache) take() int32 {
 	var p int32
@@ -217,9 +247,7 @@ func (c *Cache) Copy(dst, src Table, i int) {
 // and each table is released once. Of what was published the beginning is kept
 // longest, because the rest is not found without it.
 func (c *Cache) Release(t Table) {
-	if n := len(t); n > 1 && t[n-1] == t[n-2] {
-		t = t[:n-1]
-	}
+	t = t.pages()
 	for i := range t {
 		id := t[len(t)-1-i]
 		p := &c.pages[id]

@@ -22,7 +22,7 @@ func stride(n int) int {
 // lanes are a worker's buffers for one call of the attention kernels.
 type lanes struct {
 	scores []float32 // [Wide][stride(positions)]
-	q      []float32 // [HeadDim][Wide]
+	q      []float32 // [HeadDim][WideRow]
 	out    []float32 // [Wide][HeadDim]
 	inv    []float32 // [Wide]
 	counts []int32   // [Wide]
@@ -69,27 +69,14 @@ func (m *Model) attention(pages []byte, cols []Column, in inputs) {
 	})
 }
 
-// store rotates column i's queries and keys, lays the queries out for Scores, and
-// puts keys and values into the page.
+// store rotates column i's queries and keys, and puts keys and values into the page.
 func (m *Model) store(pages []byte, c Column, i int) {
-	b, hd, per := &m.b, m.HeadDim, m.Heads/m.KVHeads
+	b, hd := &m.b, m.HeadDim
 	kvw := m.KVHeads * hd
 	q, k, v := b.q[i*m.Dim:][:m.Dim], b.k[i*kvw:][:kvw], b.v[i*kvw:][:kvw]
 	cos, sin := &m.cos[c.Pos*hd], &m.sin[c.Pos*hd]
 	m.k.Rotate(&q[0], cos, sin, m.Heads, hd)
 	m.k.Rotate(&k[0], cos, sin, m.KVHeads, hd)
-	scale := float32(1 / math.Sqrt(float64(hd)))
-	// With fewer than four query heads on a KV head the last lanes stay zero.
-	q4 := b.q4[i*kvw*kernel.Heads:][:kvw*kernel.Heads]
-	for e := range m.KVHeads {
-		for s := range per {
-			h := q[(e*per+s)*hd:][:hd]
-			o := q4[e*hd*kernel.Heads:][:hd*kernel.Heads]
-			for j, f := range h {
-				o[kernel.Heads*j+s] = f * scale
-			}
-		}
-	}
 	half := b.half[i*2*kvw:][:2*kvw]
 	m.k.ToF16(&half[0], &k[0], kvw)
 	m.k.ToF16(&half[kvw], &v[0], kvw)
@@ -105,12 +92,21 @@ func (m *Model) store(pages []byte, c Column, i int) {
 	}
 }
 
+// spread lays column i's query heads on KV head e, scaled, into rows of q. Beyond them
+// it writes lanes of no meaning, those of heads that do not exist.
+func (m *Model) spread(q []float32, i, e, row int) {
+	hd, per := m.HeadDim, m.Heads/m.KVHeads
+	scale := float32(1 / math.Sqrt(float64(hd)))
+	m.k.Spread(&m.b.q[i*m.Dim+e*per*hd], hd, scale, &q[0], row)
+}
+
 // attend computes the query heads of KV head e for column i into att.
 func (m *Model) attend(pages []byte, c Column, i, e int, l *lanes) {
 	b, hd, per := &m.b, m.HeadDim, m.Heads/m.KVHeads
 	n, shape, stride := c.Pos+1, m.cache.Shape(), stride(c.Pos+1)
+	m.spread(l.q, i, e, kernel.Heads)
 	keys := pages[e*shape.HeadBytes():]
-	m.k.Scores(&b.q4[(i*m.KVHeads+e)*hd*kernel.Heads], &keys[0], &c.Pages[0], pairs(n), shape.Stride(), hd, &l.scores[0], stride)
+	m.k.Scores(&l.q[0], &keys[0], &c.Pages[0], pairs(n), shape.Stride(), hd, &l.scores[0], stride)
 	clear(l.inv) // of heads that do not exist
 	for s := range per {
 		l.inv[s] = m.softmax(l.scores[s*stride:], n)
@@ -125,12 +121,8 @@ func (m *Model) attendWide(pages []byte, cols []Column, first, e int, l *lanes) 
 	b, hd, per := &m.b, m.HeadDim, m.Heads/m.KVHeads
 	last := cols[len(cols)-1]
 	n, shape, stride := last.Pos+1, m.cache.Shape(), stride(last.Pos+1)
-	step := m.KVHeads * hd * kernel.Heads
-	for j := range hd {
-		q, row := b.q4[first*step+(e*hd+j)*kernel.Heads:], l.q[j*kernel.Wide:]
-		for i := range cols { // whole vectors: the next column writes over what is too much
-			*(*[kernel.Heads]float32)(row[i*per:]) = *(*[kernel.Heads]float32)(q[i*step:])
-		}
+	for i := range cols {
+		m.spread(l.q[i*per:], first+i, e, kernel.WideRow) // the next one writes over what is too much
 	}
 	keys := pages[e*shape.HeadBytes():]
 	m.k.ScoresWide(&l.q[0], &keys[0], &last.Pages[0], pairs(n), shape.Stride(), hd, &l.scores[0], stride)

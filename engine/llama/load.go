@@ -214,13 +214,12 @@ func (m *Model) buffers(o Options) error {
 	vectors := []vector{
 		{&b.x, b.n * m.Dim},
 		{&b.h, b.n * m.Dim},
-		{&b.q, b.n * m.Dim},
+		{&b.q, (b.n + 1) * m.Dim}, // spread reads on behind the last heads
 		{&b.att, b.n * m.Dim},
 		{&b.k, b.n * kvw},
 		{&b.v, b.n * kvw},
 		{&b.gate, b.n * m.FFN},
 		{&b.up, b.n * m.FFN},
-		{&b.q4, b.n * kvw * kernel.Heads},
 		{&b.logits, b.logitsN * m.output.Padded},
 		{&m.cos, m.context * hd},
 		{&m.sin, m.context * hd},
@@ -228,7 +227,7 @@ func (m *Model) buffers(o Options) error {
 	b.lanes = make([]lanes, o.Threads)
 	for i := range b.lanes {
 		l := &b.lanes[i]
-		vectors = append(vectors, vector{&l.scores, kernel.Wide * (m.context + 3*kernel.Page)}, vector{&l.q, kernel.Wide*hd + kernel.Heads}, vector{&l.out, kernel.Wide * hd}, vector{&l.inv, kernel.Wide})
+		vectors = append(vectors, vector{&l.scores, kernel.Wide * (m.context + 3*kernel.Page)}, vector{&l.q, kernel.WideRow * hd}, vector{&l.out, kernel.Wide * hd}, vector{&l.inv, kernel.Wide})
 		l.counts = make([]int32, kernel.Wide)
 	}
 	qx, fx, half := b.n*m.Dim/kernel.Cols*kernel.XBlock, b.n*m.FFN/kernel.Cols*kernel.XBlock, b.n*kvw*2*2

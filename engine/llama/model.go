@@ -53,7 +53,6 @@ type buffers struct {
 	logits                       []float32 // [logitsN][padded vocabulary]
 	qx                           []byte    // tiles of Dim inputs
 	fx                           []byte    // tiles of FFN inputs
-	q4                           []float32 // [n][KVHeads][HeadDim][4]: query heads, scaled, for Scores
 	lanes                        []lanes   // of each worker
 	bands                        []band
 	half                         []uint16 // [n][2][KVHeads*HeadDim]
@@ -153,13 +152,13 @@ func (m *Model) inputs(x []byte, k int) inputs {
 // keep moves together the columns that want logits: for the others, the last
 // layer's keys and values were all.
 func (m *Model) keep(cols []Column) []Column {
-	b, d, qw := &m.b, m.Dim, m.KVHeads*m.HeadDim*kernel.Heads
+	b, d := &m.b, m.Dim
 	b.kept = b.kept[:0]
 	for i, c := range cols {
 		if c.Logits {
 			j := len(b.kept)
 			copy(b.x[j*d:][:d], b.x[i*d:])
-			copy(b.q4[j*qw:][:qw], b.q4[i*qw:])
+			copy(b.q[j*d:][:d], b.q[i*d:])
 			b.kept = append(b.kept, c)
 		}
 	}

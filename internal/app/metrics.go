@@ -169,7 +169,7 @@ func (a *App) measureEngines() {
 				Running: s.Running, Places: s.Places, Waiting: s.Waiting,
 				PagesUsed: s.PagesUsed, PagesCached: s.PagesCached, PagesTotal: s.PagesTotal,
 				Generated: s.Tokens, Prompt: s.PromptTokens, PrefixQueries: s.PrefixQueries, PrefixHits: s.PrefixHits,
-				Steps: s.Steps, Busy: s.Busy, TokensPerSecond: s.TokensPerSecond,
+				Preempted: s.Preempted, Steps: s.Steps, Busy: s.Busy, TokensPerSecond: s.TokensPerSecond,
 				QueueTime: durations(s.QueueTime), FirstToken: durations(s.FirstToken),
 			}
 		}

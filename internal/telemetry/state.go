@@ -12,7 +12,7 @@ type Engine struct {
 	PagesUsed, PagesCached, PagesTotal int
 	Generated, Prompt                  int64 // tokens
 	PrefixQueries, PrefixHits          int64 // tokens
-	Steps                              int64
+	Preempted, Steps                   int64
 	Busy                               time.Duration
 	TokensPerSecond                    float64
 	QueueTime, FirstToken              Histogram
@@ -73,6 +73,7 @@ func (m *Metrics) Engines(f func() map[string]Engine) {
 		{desc("parley_engine_prompt_tokens_total", "Tokens of prompts computed."), counter, func(e Engine) float64 { return float64(e.Prompt) }},
 		{desc("parley_engine_prefix_cache_queries_total", "Tokens of prompts looked up in the cache."), counter, func(e Engine) float64 { return float64(e.PrefixQueries) }},
 		{desc("parley_engine_prefix_cache_hits_total", "Tokens of prompts found in the cache."), counter, func(e Engine) float64 { return float64(e.PrefixHits) }},
+		{desc("parley_engine_preemptions_total", "Times that a choice lost its pages to an account that had nothing running."), counter, func(e Engine) float64 { return float64(e.Preempted) }},
 		{desc("parley_engine_steps_total", "Steps, each over all running calls."), counter, func(e Engine) float64 { return float64(e.Steps) }},
 		{desc("parley_engine_busy_seconds_total", "Time spent in steps."), counter, func(e Engine) float64 { return e.Busy.Seconds() }},
 		{desc("parley_engine_tokens_per_second", "Tokens generated a second of computing, lately."), gauge, func(e Engine) float64 { return e.TokensPerSecond }},

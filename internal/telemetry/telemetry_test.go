@@ -35,7 +35,7 @@ func everything() *telemetry.Metrics {
 	m.Engines(func() map[string]telemetry.Engine {
 		return map[string]telemetry.Engine{"local": {
 			Running: 1, Waiting: 2, PagesUsed: 3, PagesTotal: 4, Generated: 5, Prompt: 6, Steps: 7,
-			Places: 8, PagesCached: 9, PrefixQueries: 10, PrefixHits: 11, Busy: 12 * time.Second, TokensPerSecond: 13.5,
+			Places: 8, PagesCached: 9, PrefixQueries: 10, PrefixHits: 11, Preempted: 14, Busy: 12 * time.Second, TokensPerSecond: 13.5,
 			QueueTime:  telemetry.Histogram{Bounds: []time.Duration{time.Millisecond, time.Second}, Counts: []int64{3, 2}, Count: 6, Sum: 9 * time.Second},
 			FirstToken: telemetry.Histogram{Count: 1, Sum: time.Second},
 		}}
@@ -93,6 +93,7 @@ func TestMetrics(t *testing.T) {
 		`parley_engine_pages_cached{upstream="local"} 9`,
 		`parley_engine_prefix_cache_queries_total{upstream="local"} 10`,
 		`parley_engine_prefix_cache_hits_total{upstream="local"} 11`,
+		`parley_engine_preemptions_total{upstream="local"} 14`,
 		`parley_engine_busy_seconds_total{upstream="local"} 12`,
 		`parley_engine_tokens_per_second{upstream="local"} 13.5`,
 		`parley_engine_queue_time_seconds_bucket{upstream="local",le="0.001"} 3`,
