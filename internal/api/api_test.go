@@ -126,7 +126,7 @@ func open(t testing.TB, p upstream.Provider) *door {
 		},
 	}
 	config.Base, config.Idempotency = base, d.repeats
-	config.Payments, err = payment.New(payment.Options{SecretKey: "sk_test", WebhookSecret: stripeSecret}, d.ledger)
+	config.Payments, err = payment.New(payment.Options{SecretKey: "sk_test", WebhookSecret: stripeSecret}, d.ledger, db)
 	must(t, err)
 	d.refusals = refusal.NewRecorder(db, func(err error) { t.Error(err) })
 	config.Refused = d.refusals.Add
