@@ -67,6 +67,9 @@ func TestCrash_Backup(t *testing.T) {
 	if code := s.Stop(); code != 0 {
 		t.Errorf("exit code %d\n%s", code, s.Stderr())
 	}
+	if !t.Failed() {
+		t.Attr("proof", fmt.Sprintf("T20; %d backups under load restored, %d calls found in them; lost 0; duplicate 0; wrong 0; negative 0", rounds, compared))
+	}
 	t.Logf("%d backups, %d calls found in them", rounds, compared)
 }
 

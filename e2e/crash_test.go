@@ -244,6 +244,8 @@ func (d *deaths) judge(t *testing.T) {
 	row("kill to ready, median and longest", span(d.starts))
 	row("the same with the embedded model", span(d.localStarts))
 	t.Log(b.String())
+	t.Attr("proof", fmt.Sprintf("T1; %d kills, %d whole answers, %d streams cut; lost %d; duplicate %d; wrong %d; negative %d",
+		d.kills, d.whole+d.complete, d.cut, d.lost, d.double, d.wrong+d.unresolved, d.unbalanced))
 	if d.compared < d.kills/5 || d.whole < d.kills || d.complete < d.kills || d.recovered == 0 || d.denied == 0 {
 		t.Error("the test proves little: too few calls were cut, completed or refused")
 	}

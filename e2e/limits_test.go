@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -209,6 +210,10 @@ func verdict(t *testing.T, limit int64, all []asked) {
 	// quarter, about half of the calls are refused.
 	if m.refused < m.admitted/2 {
 		t.Errorf("%d refused and %d admitted: the limit was not reached for long", m.refused, m.admitted)
+	}
+	if !t.Failed() {
+		t.Attr("proof", fmt.Sprintf("T14; every minute of %s, %d calls: at most %s, refused from %s of the limit; wrong 0",
+			path.Base(t.Name()), m.admitted+m.refused, of(m.most), of(m.least)))
 	}
 	if m.most > limit {
 		t.Errorf("%d in a minute, the limit is %d", m.most, limit)

@@ -91,6 +91,8 @@ func TestRevoke(t *testing.T) {
 			}
 			wantError(t, post(t, s, secret, body("")), http.StatusUnauthorized, c.code)
 			wantCompletion(t, post(t, s, other, body("")))
+			t.Attr("proof", fmt.Sprintf("T15; %s ended under %d calls: last success after %v, stream cut after %v; wrong 0",
+				c.name, len(callers.log), last.Sub(ended).Round(time.Millisecond), cut.Sub(ended).Round(time.Millisecond)))
 			t.Logf("last success %v, stream cut %v after the command", last.Sub(ended).Round(time.Millisecond), cut.Sub(ended).Round(time.Millisecond))
 
 			st := readStream(string(text))

@@ -117,6 +117,10 @@ func TestDue_Executors(t *testing.T) {
 				}
 			}
 			checkPeriods(t, process(t, dir), boundaries(last, months))
+			if !t.Failed() {
+				t.Attr("proof", fmt.Sprintf("T13; %s: %d subscriptions at %d moments, 12 renewals each; lost 0; duplicate 0; wrong 0; negative 0",
+					name, len(anchors()), len(boundaries(last, months))))
+			}
 		})
 	}
 }

@@ -77,7 +77,7 @@ func openRooms(ctx context.Context, c *config.Config, dir string, m *telemetry.M
 	if r.ledger, r.recovery, err = ledger.Open(context.WithoutCancel(ctx), countedBooks{r.db, m}, r.progress); err != nil {
 		return r, fmt.Errorf("the books cannot be opened: %w", err)
 	}
-	if r.payments, err = payments(c, r.ledger); err != nil {
+	if r.payments, err = payments(c, r.ledger, r.db); err != nil {
 		return r, err
 	}
 	// After the ledger: it resolves what ran under a key.

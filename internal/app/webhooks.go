@@ -4,11 +4,12 @@ import (
 	"github.com/parley-ai/parley/internal/config"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/payment"
+	"github.com/parley-ai/parley/internal/store"
 	"github.com/parley-ai/parley/internal/webhook"
 )
 
 // payments is the room of payments; nil where the configuration has none.
-func payments(c *config.Config, l *ledger.Ledger) (*payment.Room, error) {
+func payments(c *config.Config, l *ledger.Ledger, db *store.DB) (*payment.Room, error) {
 	p := c.Payment
 	if p.Kind == "" {
 		return nil, nil
@@ -17,7 +18,7 @@ func payments(c *config.Config, l *ledger.Ledger) (*payment.Room, error) {
 	for _, t := range p.Prices {
 		o.Prices = append(o.Prices, payment.Price{ID: t.ID, Price: t.Price, Credit: t.Credit})
 	}
-	return payment.New(o, l)
+	return payment.New(o, l, db)
 }
 
 // endpoints is the configuration in the words of webhook.

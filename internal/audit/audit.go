@@ -21,35 +21,37 @@ type Action string
 
 // The actions that are recorded.
 const (
-	AccountCreate Action = "account.create"
-	AccountUpdate Action = "account.update" // plan or status
-	CreditGrant   Action = "credit.grant"
-	CreditAdjust  Action = "credit.adjust"
-	CreditRefund  Action = "credit.refund"
-	KeyCreate     Action = "key.create"
-	KeyUpdate     Action = "key.update"
-	KeyRotate     Action = "key.rotate" // the target has a successor
-	KeyRevoke     Action = "key.revoke"
-	TokenCreate   Action = "token.create" // of an operator
-	TokenRevoke   Action = "token.revoke"
-	CodeCreate    Action = "code.create"
-	CodeRevoke    Action = "code.revoke"
-	CodeRedeem    Action = "code.redeem"    // the code has become credit of an account
-	PlanVersion   Action = "plan.version"   // the configuration has another plan
-	PriceVersion  Action = "price.version"  // the configuration has another price
-	WebhookUpdate Action = "webhook.update" // the configuration has other endpoints
-	WebhookRetry  Action = "webhook.retry"
-	BooksBackup   Action = "books.backup"
-	BooksRestore  Action = "books.restore" // the first entry after a backup's own
-	LinkCreate    Action = "link.create"   // an invitation, or an operator's way in
-	LinkRevoke    Action = "link.revoke"
-	MemberCreate  Action = "member.create"
-	MemberUpdate  Action = "member.update" // what it signs in with, or what it may do
-	MemberJoin    Action = "member.join"   // an account
-	MemberRole    Action = "member.role"   // in an account
-	MemberRemove  Action = "member.remove" // from an account
-	MemberSignIn  Action = "member.sign_in"
-	SessionEnd    Action = "session.end"
+	AccountCreate  Action = "account.create"
+	AccountUpdate  Action = "account.update" // plan or status
+	CreditGrant    Action = "credit.grant"
+	CreditAdjust   Action = "credit.adjust"
+	CreditRefund   Action = "credit.refund"
+	PaymentRefund  Action = "payment.refund"  // some of a payment went back: its credit was taken
+	PaymentDispute Action = "payment.dispute" // it has begun, or ended
+	KeyCreate      Action = "key.create"
+	KeyUpdate      Action = "key.update"
+	KeyRotate      Action = "key.rotate" // the target has a successor
+	KeyRevoke      Action = "key.revoke"
+	TokenCreate    Action = "token.create" // of an operator
+	TokenRevoke    Action = "token.revoke"
+	CodeCreate     Action = "code.create"
+	CodeRevoke     Action = "code.revoke"
+	CodeRedeem     Action = "code.redeem"    // the code has become credit of an account
+	PlanVersion    Action = "plan.version"   // the configuration has another plan
+	PriceVersion   Action = "price.version"  // the configuration has another price
+	WebhookUpdate  Action = "webhook.update" // the configuration has other endpoints
+	WebhookRetry   Action = "webhook.retry"
+	BooksBackup    Action = "books.backup"
+	BooksRestore   Action = "books.restore" // the first entry after a backup's own
+	LinkCreate     Action = "link.create"   // an invitation, or an operator's way in
+	LinkRevoke     Action = "link.revoke"
+	MemberCreate   Action = "member.create"
+	MemberUpdate   Action = "member.update" // what it signs in with, or what it may do
+	MemberJoin     Action = "member.join"   // an account
+	MemberRole     Action = "member.role"   // in an account
+	MemberRemove   Action = "member.remove" // from an account
+	MemberSignIn   Action = "member.sign_in"
+	SessionEnd     Action = "session.end"
 )
 
 // Subscription is the action of a change of a subscription, such as "renew".

@@ -42,6 +42,7 @@ type auditRow struct {
 var actionWords = map[audit.Action]string{
 	audit.AccountCreate: "made the account", audit.AccountUpdate: "changed the account",
 	audit.CreditGrant: "added credit", audit.CreditAdjust: "corrected the credit", audit.CreditRefund: "gave credit back",
+	audit.PaymentRefund: "refunded a payment", audit.PaymentDispute: "told of a disputed payment",
 	audit.KeyCreate: "made the key", audit.KeyUpdate: "changed the key", audit.KeyRotate: "rotated the key", audit.KeyRevoke: "revoked the key",
 	audit.LinkCreate: "invited a member", audit.LinkRevoke: "revoked an invitation",
 	audit.MemberJoin: "joined", audit.MemberRole: "changed a role", audit.MemberRemove: "removed a member",

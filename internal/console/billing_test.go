@@ -152,7 +152,7 @@ func TestBilling_Checkout(t *testing.T) {
 	if r := w.ask("POST", "/billing/checkout", owner, form); r.StatusCode != 404 {
 		t.Errorf("without a provider: %s", r.Status)
 	}
-	room, err := payment.New(payment.Options{SecretKey: "sk", WebhookSecret: "wh", BaseURL: stripe.URL, Prices: []payment.Price{{ID: "small", Price: "price_1", Credit: 10 * money.IU}}}, w.books)
+	room, err := payment.New(payment.Options{SecretKey: "sk", WebhookSecret: "wh", BaseURL: stripe.URL, Prices: []payment.Price{{ID: "small", Price: "price_1", Credit: 10 * money.IU}}}, w.books, w.db)
 	if err != nil {
 		t.Fatal(err)
 	}

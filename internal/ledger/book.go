@@ -108,6 +108,23 @@ func (b *book) take(n money.Amount) error {
 	return nil
 }
 
+// takeUpTo sets aside n of the credit, or what is available of it.
+func (b *book) takeUpTo(n money.Amount) money.Amount {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := &b.pools[Credit]
+	n = min(n, p.available())
+	p.held += n
+	return n
+}
+
+// reverse posts what was taken of what takeUpTo has set aside.
+func (b *book) reverse(aside, taken money.Amount) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pools[Credit].post(aside, taken)
+}
+
 // spend posts what take has set aside.
 func (b *book) spend(n money.Amount) {
 	b.mu.Lock()

@@ -53,6 +53,7 @@ type Grant struct {
 	Note      string
 	Source    string // unique per account; empty for a grant that may repeat
 	RequestID string // of the charge that a Refund gives back
+	Paid      int64  // for it, in the smallest unit of the payment's currency; 0 where nobody says
 	Actor     string // set by Grant
 	CreatedAt time.Time
 	ExpiresAt time.Time // zero is never

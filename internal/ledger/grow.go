@@ -17,7 +17,7 @@ type growth struct {
 
 // Cover makes sure that the hold covers that many tokens of answer, in all choices, before
 // they are noted and released. A hold that was reserved in slices is extended by another
-// one when three quarters of what it covers are used, so that the next is on the disk
+// one when a quarter of a slice is left of what it covers, so that the next is on the disk
 // before it is needed; when it is not, Cover waits. Nothing that a crash would not charge
 // is ever covered, and no extension takes what others hold.
 //
@@ -29,19 +29,24 @@ func (h *Hold) Cover(tokens int) error {
 	tokens = min(tokens, g.most) // beyond it no hold ever covers
 	for g.durable < g.most {
 		if g.extension != nil {
-			if tokens > g.durable {
+			waits := tokens > g.durable
+			if waits {
 				h.ledger.wait(g.extension)
 			}
 			select {
 			case <-g.extension.done:
-				if g.extension.err != nil {
-					return g.extension.err
-				}
-				g.durable, g.extension = g.limit, nil
-				continue
 			default:
 				return nil
 			}
+			if g.extension.err != nil {
+				return g.extension.err
+			}
+			g.durable, g.extension = g.limit, nil
+			// Whoever has waited is late: the next slice is asked for with the next token.
+			if waits && tokens <= g.durable {
+				return nil
+			}
+			continue
 		}
 		if tokens <= g.durable-g.slice/4 {
 			return nil

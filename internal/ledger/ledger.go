@@ -60,14 +60,16 @@ type Op struct {
 	Debit  *Debit
 	Turn   *Turned
 	Redeem *Redemption
+	// Reverse takes back the credit of a payment that went back.
+	Reverse *Reversal
 }
 
 // Result says what an Op did. Applied is false for a Grant or Close that was there before.
 type Result struct {
 	Applied bool
 	At      time.Time    // of the grant that counts; zero when there is no such account
-	Amount  money.Amount // that an Expire has taken
-	Left    money.Amount // that it will take when running calls have ended
+	Amount  money.Amount // that an Expire or a Reverse has taken
+	Left    money.Amount // that an Expire will take when running calls have ended, or a Reverse never
 	Refused error        // why an op that is sound did nothing
 }
 

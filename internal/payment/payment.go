@@ -1,6 +1,6 @@
 // Package payment turns payments into credit: a thin client of Stripe's, for the two
 // things that are needed of it. It makes a page on which an account's owner pays, and
-// takes the signed message that the payment has been made.
+// takes the signed messages that the payment has been made, or that it went back.
 //
 // What a payment is worth stands in the page's own metadata, which only who has the
 // secret key can write, so a change of the prices does not change what was bought.
@@ -22,7 +22,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 )
@@ -42,6 +41,7 @@ const (
 const (
 	metaAccount = "parley_account"
 	metaCredit  = "parley_credit"
+	metaFor     = "for" // of the payment: the account. Its charges have it too.
 )
 
 // Errors of this package.
@@ -73,27 +73,34 @@ type Options struct {
 	BaseURL string
 }
 
-// granter is what payment asks of ledger.Ledger.
-type granter interface {
+// books is what payment asks of ledger.Ledger.
+type books interface {
 	Grant(ctx context.Context, g ledger.Grant) (ledger.Granted, error)
+	Reverse(ctx context.Context, r ledger.Reversal) (ledger.Reversed, error)
+}
+
+// records is what payment asks of store.DB.
+type records interface {
+	Payment(ctx context.Context, source string) (ledger.Payment, error)
 }
 
 // Room makes pages and takes messages. It is safe for concurrent use.
 type Room struct {
 	options Options
-	ledger  granter
+	ledger  books
+	records records
 	client  *http.Client
 }
 
 // New returns the room. The secrets must not be empty: anybody could sign.
-func New(o Options, l granter) (*Room, error) {
+func New(o Options, l books, r records) (*Room, error) {
 	if o.SecretKey == "" || o.WebhookSecret == "" {
 		return nil, errors.New("payments need a secret key and a webhook secret")
 	}
 	if o.BaseURL == "" {
 		o.BaseURL = stripe
 	}
-	return &Room{options: o, ledger: l, client: &http.Client{
+	return &Room{options: o, ledger: l, records: r, client: &http.Client{
 		Timeout:       patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
@@ -122,15 +129,15 @@ func (r *Room) Checkout(ctx context.Context, accountID, price string) (Page, err
 		return Page{}, ErrPrice
 	}
 	form := url.Values{
-		"mode":                               {"payment"},
-		"line_items[0][price]":               {p.Price},
-		"line_items[0][quantity]":            {"1"},
-		"success_url":                        {r.options.SuccessURL},
-		"client_reference_id":                {accountID},
-		"metadata[" + metaAccount + "]":      {accountID},
-		"metadata[" + metaCredit + "]":       {p.Credit.String()},
-		"payment_intent_data[description]":   {"Credit of " + p.Credit.String() + " IU"},
-		"payment_intent_data[metadata][for]": {accountID},
+		"mode":                                           {"payment"},
+		"line_items[0][price]":                           {p.Price},
+		"line_items[0][quantity]":                        {"1"},
+		"success_url":                                    {r.options.SuccessURL},
+		"client_reference_id":                            {accountID},
+		"metadata[" + metaAccount + "]":                  {accountID},
+		"metadata[" + metaCredit + "]":                   {p.Credit.String()},
+		"payment_intent_data[description]":               {"Credit of " + p.Credit.String() + " IU"},
+		"payment_intent_data[metadata][" + metaFor + "]": {accountID},
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.options.BaseURL+"/v1/checkout/sessions", strings.NewReader(form.Encode()))
 	if err != nil {
@@ -161,56 +168,6 @@ func (r *Room) Checkout(ctx context.Context, accountID, price string) (Page, err
 		return Page{}, fmt.Errorf("%w: it answered %s", ErrRefused, res.Status)
 	}
 	return Page{ID: answer.ID, URL: answer.URL, Credit: p.Credit}, nil
-}
-
-// message is what is read of an event.
-type message struct {
-	Type string `json:"type"`
-	Data struct {
-		Object struct {
-			ID            string            `json:"id"`
-			PaymentIntent string            `json:"payment_intent"`
-			PaymentStatus string            `json:"payment_status"`
-			Metadata      map[string]string `json:"metadata"`
-		} `json:"object"`
-	} `json:"data"`
-}
-
-// Notify takes a message with its header Stripe-Signature. A payment of a page of ours
-// becomes credit, once however often it is told; everything else is nothing to us. It
-// fails with [ErrSignature], [ErrMessage] or the errors of [ledger.Ledger.Grant]: the
-// message is then sent again.
-func (r *Room) Notify(ctx context.Context, signature string, body []byte, now time.Time) error {
-	if !signed(r.options.WebhookSecret, signature, body, now) {
-		return ErrSignature
-	}
-	var m message
-	if err := json.Unmarshal(body, &m); err != nil {
-		return fmt.Errorf("%w: %w", ErrMessage, err)
-	}
-	paid := m.Data.Object
-	switch m.Type {
-	case "checkout.session.completed", "checkout.session.async_payment_succeeded":
-	default:
-		return nil
-	}
-	account := paid.Metadata[metaAccount]
-	if paid.PaymentStatus != "paid" || account == "" {
-		return nil // not yet, or no page of ours
-	}
-	credit, err := money.ParseAmount(paid.Metadata[metaCredit])
-	if err != nil || paid.ID == "" {
-		return fmt.Errorf("%w: session %q, credit %q", ErrMessage, paid.ID, paid.Metadata[metaCredit])
-	}
-	id := paid.PaymentIntent
-	if id == "" {
-		id = paid.ID
-	}
-	g := ledger.Grant{AccountID: account, Kind: ledger.Prepaid, Amount: credit, Note: "payment " + id, Source: "stripe:" + id}
-	if _, err := r.ledger.Grant(audit.WithActor(ctx, actor), g); err != nil {
-		return fmt.Errorf("payment %s for %s of %s IU: %w", id, account, credit, err)
-	}
-	return nil
 }
 
 // signed says whether header has a fresh time and a right v1 for it and the body. There

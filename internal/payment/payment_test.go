@@ -86,7 +86,7 @@ func open(t *testing.T, base string) (*payment.Room, *ledger.Ledger, *store.DB, 
 	r, err := payment.New(payment.Options{
 		SecretKey: "sk_test_x", WebhookSecret: secret, SuccessURL: "https://e.org/thanks", BaseURL: base,
 		Prices: []payment.Price{{ID: "small", Price: "price_1", Credit: 100 * money.IU}, {ID: "big", Price: "price_2", Credit: 1000*money.IU + 1}},
-	}, books)
+	}, books, db)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func open(t *testing.T, base string) (*payment.Room, *ledger.Ledger, *store.DB, 
 func TestNew_NeedsSecrets(t *testing.T) {
 	t.Parallel()
 	for _, o := range []payment.Options{{}, {SecretKey: "x"}, {WebhookSecret: "x"}} {
-		if _, err := payment.New(o, nil); err == nil {
+		if _, err := payment.New(o, nil, nil); err == nil {
 			t.Errorf("New(%+v) succeeds", o)
 		}
 	}

@@ -9,6 +9,12 @@ import (
 	"github.com/parley-ai/parley/internal/store"
 )
 
+// Laws whose breaches are counted by themselves.
+const (
+	lawDebt = "nobody spent more than was granted"
+	lawOnce = "no completion is charged twice"
+)
+
 // laws are what must hold in the database at rest, by plain SQL: how often each is broken.
 var laws = map[string]string{
 	"nothing is held": `SELECT count(*) FROM hold_row`,
@@ -16,10 +22,10 @@ var laws = map[string]string{
 		WHERE a.posted <> (SELECT coalesce(sum(amount), 0) FROM charge_row c WHERE c.account = a.number)`,
 	"granted is the sum of the grants": `SELECT count(*) FROM account a
 		WHERE a.granted <> (SELECT coalesce(sum(amount - expired), 0) FROM credit_grant g WHERE g.account_id = a.id)`,
-	"nobody spent more than was granted": `SELECT count(*) FROM account WHERE posted > granted OR posted < 0`,
+	lawDebt: `SELECT count(*) FROM account WHERE posted > granted OR posted < 0`,
 	"a charge is its tokens at the price": `SELECT count(*) FROM charge
 		WHERE amount <> CASE state WHEN 'voided' THEN 0 ELSE prompt_tokens * 10 + completion_tokens * 20 END`,
-	"no completion is charged twice": `SELECT count(*) - count(DISTINCT completion_id) FROM charge_row`,
+	lawOnce: `SELECT count(*) - count(DISTINCT completion_id) FROM charge_row`,
 }
 
 // receipt is what the books say of a call.
@@ -28,24 +34,26 @@ type receipt struct {
 	in, out, amount int64
 }
 
+// books opens the database in dir as an outsider who can only read.
+func books(t testing.TB, dir string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, store.FileName)+"?mode=ro&_pragma=busy_timeout(10000)")
+	must(t, err)
+	return db
+}
+
 // check compares the books in dir with what the callers saw. Where the power failed, tokens
 // of streams that were cut may be missing: they are counted.
 func (f *figures) check(t *testing.T, dir string, ws *witnesses, power bool) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, store.FileName)+"?mode=ro")
-	must(t, err)
+	db := books(t, dir)
 	defer db.Close()
 	var sound string
 	if err := db.QueryRow(`PRAGMA integrity_check`).Scan(&sound); err != nil || sound != "ok" {
 		f.found("%s: integrity_check: %s, %v", dir, sound, err)
 		return
 	}
-	for law, query := range laws {
-		var n int
-		if err := db.QueryRow(query).Scan(&n); err != nil || n != 0 {
-			f.found("round %d: %s: broken %d times, %v", f.rounds, law, n, err)
-		}
-	}
+	f.obey(db)
 	charges := receipts(t, db)
 	f.ofStarts = 0
 	for _, r := range charges {
@@ -62,7 +70,24 @@ func (f *figures) check(t *testing.T, dir string, ws *witnesses, power bool) {
 	// Whoever was told no id, because the server died, may be charged all the same.
 	f.unheard = len(charges)
 	if f.unheard > ws.inFlight*f.rounds {
-		f.found("round %d: %d calls are charged and nobody made them", f.rounds, f.unheard)
+		f.counted(&f.duplicate, "round %d: %d calls are charged and nobody made them", f.rounds, f.unheard)
+	}
+}
+
+// obey holds the database to the laws.
+func (f *figures) obey(db *sql.DB) {
+	for law, query := range laws {
+		kind := new(int)
+		switch law {
+		case lawDebt:
+			kind = &f.negative
+		case lawOnce:
+			kind = &f.duplicate
+		}
+		var n int
+		if err := db.QueryRow(query).Scan(&n); err != nil || n != 0 {
+			f.counted(kind, "round %d: %s: broken %d times, %v", f.rounds, law, n, err)
+		}
 	}
 }
 
@@ -72,18 +97,20 @@ func (f *figures) compare(w *witness, r receipt, charged, power bool) {
 	switch {
 	case w.finished.Load():
 		f.finished += once(w)
-		if !charged || r.state != "settled" || r.in != int64(w.usage.PromptTokens) || r.out != int64(w.usage.CompletionTokens) {
-			f.found("round %d: %s was received whole with %d+%d tokens; the books have %v %+v", f.rounds, w.id, w.usage.PromptTokens, w.usage.CompletionTokens, charged, r)
+		if !charged {
+			f.counted(&f.lost, "round %d: %s was received whole and has no charge", f.rounds, w.id)
+		} else if r.state != "settled" || r.in != int64(w.usage.PromptTokens) || r.out != int64(w.usage.CompletionTokens) {
+			f.found("round %d: %s was received whole with %d+%d tokens; the books have %+v", f.rounds, w.id, w.usage.PromptTokens, w.usage.CompletionTokens, r)
 		}
 	case pieces > 0:
 		f.streams += once(w)
 		switch missing := pieces - r.out; {
 		case !charged:
-			f.found("round %d: %s had %d pieces and has no charge", f.rounds, w.id, pieces)
+			f.counted(&f.lost, "round %d: %s had %d pieces and has no charge", f.rounds, w.id, pieces)
 		case missing > 0 && !power:
-			f.found("round %d: %s had %d pieces and was charged for %d (%s)", f.rounds, w.id, pieces, r.out, r.state)
+			f.counted(&f.lost, "round %d: %s had %d pieces and was charged for %d (%s)", f.rounds, w.id, pieces, r.out, r.state)
 		case missing > 0 && r.state == "settled":
-			f.found("round %d: %s ended with %d pieces and was charged for %d", f.rounds, w.id, pieces, r.out)
+			f.counted(&f.lost, "round %d: %s ended with %d pieces and was charged for %d", f.rounds, w.id, pieces, r.out)
 		case missing > 0:
 			f.lostTokens += int(missing) * once(w)
 		case -missing > 1:

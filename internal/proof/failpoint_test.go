@@ -47,6 +47,7 @@ func TestKillAtEveryStep(t *testing.T) {
 			break
 		}
 	}
+	f.tell(t, "T2", fmt.Sprintf("%d kills at %d steps", f.rounds, len(steps())))
 	f.report(t, "kills", fmt.Sprintf(" at %d steps; charged by a start %d, without an answer %d; seed %d", len(steps()), f.ofStarts, f.unheard, seed))
 	if f.finished < f.rounds || f.streams == 0 || f.ofStarts == 0 {
 		t.Error("the test proves little")
@@ -77,6 +78,9 @@ func (f *figures) die(t *testing.T, o order, ws *witnesses) {
 	cmd.Env = append(os.Environ(), victimOrder+"="+string(text))
 	// A test binary that dies must not leave victims behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// One that lives on says where it stands.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }
+	cmd.WaitDelay = 10 * time.Second
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.StdoutPipe()

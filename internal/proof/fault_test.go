@@ -56,6 +56,7 @@ func TestFaultAtEveryCall(t *testing.T) {
 			past++ // the number of calls differs a little from run to run
 		}
 	}
+	f.tell(t, "T9", fmt.Sprintf("%d faults at %d calls", f.rounds, f.calls))
 	f.report(t, "faults", fmt.Sprintf("; of %d calls of SQLite's every %d. failed; %d were fatal, %d harmless; ends: %d in order, %d killed, %d without power; slowest from a fault until nothing was admitted %v; seed %d",
 		f.calls, step, f.failed, f.survived, f.ends[0], f.ends[1], f.ends[2], f.slowest, seed))
 	if f.failed == 0 {

@@ -34,7 +34,7 @@ type machine struct {
 // 100,000 operations under make prove, a tenth elsewhere.
 func TestAgainstReference(t *testing.T) {
 	t.Parallel()
-	ops, accounts := 0, 0
+	ops, accounts, diverged := 0, 0, 0
 	for ops < size(100_000) && !t.Failed() {
 		dir := t.TempDir()
 		disk, err := storetest.Mount(dir) // its syncs cost nothing
@@ -58,9 +58,11 @@ func TestAgainstReference(t *testing.T) {
 		for _, wrong := range f.wrong {
 			t.Error(wrong)
 		}
+		diverged += len(f.wrong)
 		must(t, l.close())
 		disk.Unmount()
 	}
+	t.Attr("proof", fmt.Sprintf("T7; %d operations on %d accounts; wrong %d", ops, accounts, diverged))
 	t.Logf("%d operations on %d accounts, 0 divergences unless told above", ops, accounts)
 }
 

@@ -1,11 +1,13 @@
 package proof_test
 
 import (
+	"fmt"
 	"math/big"
 	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 func TestMoneyMath(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
+	var wrong, cases atomic.Int64
 	workers := runtime.GOMAXPROCS(0)
 	var wg sync.WaitGroup
 	for w := range workers {
@@ -29,16 +32,19 @@ func TestMoneyMath(t *testing.T) {
 			for m.cases < size(100_000_000)/workers && !t.Failed() {
 				m.random(t)
 			}
+			cases.Add(int64(m.cases))
+			wrong.Add(int64(m.wrong))
 		})
 	}
 	wg.Wait()
-	t.Logf("%d cases against math/big, 0 differences unless told above; seed %d", size(100_000_000), seed)
+	t.Attr("proof", fmt.Sprintf("T12; %d cases; wrong %d", cases.Load(), wrong.Load()))
+	t.Logf("%d cases against math/big, %d differences; seed %d", cases.Load(), wrong.Load(), seed)
 }
 
 // mathCheck compares; its numbers are used again and again.
 type mathCheck struct {
 	chance       *rand.Rand
-	cases        int
+	cases, wrong int
 	x, y, sum, p big.Int
 }
 
@@ -93,6 +99,7 @@ func (m *mathCheck) cost(t *testing.T, p money.Price, u money.Tokens) {
 	}
 	got, err := p.Cost(u)
 	if m.sum.IsInt64() != (err == nil) || err == nil && m.sum.Int64() != int64(got) {
+		m.wrong++
 		t.Errorf("Cost(%+v) of %+v = %d, %v; exactly it is %s", u, p, got, err, m.sum.String())
 	}
 }
@@ -103,6 +110,7 @@ func (m *mathCheck) add(t *testing.T, a, b int64) {
 	m.sum.Add(m.x.SetInt64(a), m.y.SetInt64(b))
 	got, err := money.Amount(a).Add(money.Amount(b))
 	if m.sum.IsInt64() != (err == nil) || err == nil && m.sum.Int64() != int64(got) {
+		m.wrong++
 		t.Errorf("%d + %d = %d, %v; exactly it is %s", a, b, got, err, m.sum.String())
 	}
 }
@@ -116,10 +124,12 @@ func (m *mathCheck) text(t *testing.T, n int64) {
 	whole, frac, _ := strings.Cut(shown, ".")
 	m.x.SetString(whole+frac+strings.Repeat("0", 9-len(frac)), 10)
 	if got, err := money.ParseAmount(shown); !m.x.IsInt64() || m.x.Int64() != n || got != a && a <= money.MaxAmount || (err == nil) != (a <= money.MaxAmount) {
+		m.wrong++
 		t.Errorf("%d prints as %q, which reads as %d, %v", n, shown, got, err)
 	}
 	price := a % (money.MaxPerToken + 1)
 	if got, err := money.ParsePerThousand(price.PerThousand()); got != price || err != nil {
+		m.wrong++
 		t.Errorf("the price %d prints as %q, which reads as %d, %v", price, price.PerThousand(), got, err)
 	}
 }

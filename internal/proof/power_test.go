@@ -26,6 +26,7 @@ func TestPowerLoss(t *testing.T) {
 		chance := rand.New(rand.NewPCG(seed, uint64(chain)))
 		f.powerLosses(t, copyOf(t, dir), who, each, chance)
 	}
+	f.tell(t, "T3", fmt.Sprintf("%d losses of power", f.rounds))
 	f.report(t, "losses of power", fmt.Sprintf("; tokens of cut streams lost %d; seed %d", f.lostTokens, seed))
 	if f.finished < f.rounds || f.recovered+f.voided == 0 {
 		t.Error("the test proves little: too few calls ended or were recovered")

@@ -284,7 +284,21 @@ func (ws *witnesses) load(l *line, n int, seed uint64) {
 // figures are what a proof counts.
 type figures struct {
 	rounds, finished, streams, recovered, voided, lostTokens, ahead, unheard, ofStarts int
+	lost, duplicate, negative                                                          int // of wrong
 	wrong                                                                              []string
+}
+
+// counted is found, of one of the kinds that are counted.
+func (f *figures) counted(kind *int, format string, args ...any) {
+	*kind++
+	f.found(format, args...)
+}
+
+// tell puts a row into the table of make prove: which proof this is, and how much it tried.
+func (f *figures) tell(t *testing.T, proof, size string) {
+	t.Helper()
+	t.Attr("proof", fmt.Sprintf("%s; %s; lost %d; duplicate %d; wrong %d; negative %d",
+		proof, size, f.lost, f.duplicate, len(f.wrong)-f.lost-f.duplicate-f.negative, f.negative))
 }
 
 func (f *figures) found(format string, args ...any) {

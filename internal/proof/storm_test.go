@@ -3,6 +3,7 @@ package proof_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ func TestOverspendStorm(t *testing.T) {
 	dir, _ := furnish(t)
 	l, err := open(dir)
 	must(t, err)
+	f := &figures{}
 	var answered, refused int64
 	for round := range size(100) {
 		k := rand.Int64N(at + at/10)
@@ -57,16 +59,19 @@ func TestOverspendStorm(t *testing.T) {
 		close(begin)
 		wg.Wait()
 		if yes.Load() != min(k, at) || yes.Load()+no.Load() != at || below.Load() > 0 {
-			t.Errorf("round %d: credit for %d calls answered %d and refused %d of %d; below zero %d times", round, k, yes.Load(), no.Load(), at, below.Load())
+			f.counted(&f.negative, "round %d: credit for %d calls answered %d and refused %d of %d; below zero %d times", round, k, yes.Load(), no.Load(), at, below.Load())
 		}
 		if b := l.Ledger.Balance(a.ID); b.Held != 0 || b.Posted != money.Amount(yes.Load()*each) {
-			t.Errorf("round %d: Balance = %+v after %d calls", round, b, yes.Load())
+			f.found("round %d: Balance = %+v after %d calls", round, b, yes.Load())
 		}
 		answered, refused = answered+yes.Load(), refused+no.Load()
 	}
-	f := &figures{}
 	f.verify(t, l)
 	must(t, l.close())
+	db := books(t, dir)
+	f.obey(db)
+	must(t, db.Close())
+	f.tell(t, "T5", fmt.Sprintf("%d rounds of %d calls at once", size(100), at))
 	for _, wrong := range f.wrong {
 		t.Error(wrong)
 	}

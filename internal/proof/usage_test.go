@@ -11,7 +11,6 @@ import (
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
-	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/routing"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/upstream/openai"
@@ -103,6 +102,7 @@ func TestUsage(t *testing.T) {
 	must(t, err)
 	t.Cleanup(p.Close)
 	l.Router = routing.New(map[string]upstream.Provider{"fake": p})
+	f := &figures{}
 	for _, tt := range usages {
 		for _, stream := range []bool{false, true} {
 			now.Store("case", tt.send)
@@ -117,40 +117,44 @@ func TestUsage(t *testing.T) {
 				ResponseFormat: wire.ResponseFormat{Kind: wire.FormatText},
 			}
 			_, _ = l.Complete(context.Background(), chat.Call{RequestID: id, Caller: who, Request: req, Now: time.Now()}, &witness{log: &witnesses{}, stream: stream})
-			r := await(t, l, who.Account.ID, id)
+			r := await(t, l, dir, who.Account.ID, id)
 			if in == 0 {
-				in = r.PromptTokens // what we counted: it need not be exact
+				in = r.in // what we counted: it need not be exact
 			}
 			in = max(in, 0)
-			cost := money.Amount((in-tt.cached)*inPrice + tt.cached*cachedPrice + out*outPrice)
-			if r.State != state || r.PromptTokens != in || r.CompletionTokens != out || r.CachedTokens != tt.cached || r.UsageSource != by || r.Charge != cost || r.WrittenOff != 0 {
-				t.Errorf("usage %s, stream %v: %s %d(%d)+%d by %s, charged %d, written off %d; want %s %d(%d)+%d by %s, charged %d",
-					tt.name, stream, r.State, r.PromptTokens, r.CachedTokens, r.CompletionTokens, r.UsageSource, r.Charge, r.WrittenOff, state, in, tt.cached, out, by, cost)
+			want := charged{
+				string(state), string(by), in, tt.cached, out,
+				(in-tt.cached)*inPrice + tt.cached*cachedPrice + out*outPrice, 0,
+			}
+			if r != want {
+				f.found("usage %s, stream %v: %+v, want %+v", tt.name, stream, r, want)
 			}
 		}
 	}
 	t.Logf("%d kinds of usage, whole and streamed, charged as published unless told above", len(usages))
-	f := &figures{}
 	f.verify(t, l)
 	must(t, l.close())
+	f.tell(t, "T11", fmt.Sprintf("%d kinds of usage, whole and streamed", len(usages)))
 	for _, wrong := range f.wrong {
 		t.Error(wrong)
 	}
 }
 
-// await is the receipt of a call. That of a void follows its answer: a grant behind it is
+// charged is what the database says of a call.
+type charged struct {
+	state, by                        string
+	in, cached, out, amount, written int
+}
+
+// await reads the charge of a call. That of a void follows its answer: a grant behind it is
 // durable only after it.
-func await(t *testing.T, l *line, account, id string) ledger.Receipt {
+func await(t *testing.T, l *line, dir, account, id string) (c charged) {
 	t.Helper()
 	_, err := l.Ledger.Grant(t.Context(), ledger.Grant{AccountID: account, Amount: 1})
 	must(t, err)
-	rs, err := l.db.Receipts(t.Context(), account, 10)
-	must(t, err)
-	for _, r := range rs {
-		if r.RequestID == id {
-			return r
-		}
-	}
-	t.Fatalf("no receipt of %s", id)
-	return ledger.Receipt{}
+	db := books(t, dir)
+	defer db.Close()
+	must(t, db.QueryRowContext(t.Context(), `SELECT state, usage_source, prompt_tokens, cached_tokens, completion_tokens, amount, written_off FROM charge WHERE id = ?`, id).
+		Scan(&c.state, &c.by, &c.in, &c.cached, &c.out, &c.amount, &c.written))
+	return c
 }

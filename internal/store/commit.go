@@ -35,6 +35,8 @@ func (d *DB) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Result, erro
 					results[i], err = b.turn(ctx, op.Turn)
 				case op.Redeem != nil:
 					results[i], err = b.redeem(ctx, op.Redeem)
+				case op.Reverse != nil:
+					results[i], err = b.reverse(ctx, op.Reverse)
 				}
 				if err != nil {
 					return err

@@ -122,6 +122,11 @@ func (b *batch) grant(ctx context.Context, g *ledger.Grant) (ledger.Result, erro
 	if err := b.addGrant(ctx, g); err != nil {
 		return ledger.Result{}, err
 	}
+	if g.Paid > 0 {
+		if _, err := b.run(ctx, `UPDATE credit_grant SET paid = ? WHERE id = ?`, g.Paid, g.ID); err != nil {
+			return ledger.Result{}, err
+		}
+	}
 	action := audit.CreditGrant
 	switch g.Kind {
 	case ledger.Refund:
@@ -254,17 +259,26 @@ func optional(s string) any {
 
 // debit takes credit as a charge does.
 func (b *batch) debit(ctx context.Context, d *ledger.Debit) (ledger.Result, error) {
+	if err := b.addDebit(ctx, d); err != nil {
+		return ledger.Result{}, err
+	}
+	err := record(ctx, b, audit.Entry{At: d.CreatedAt, Actor: d.Actor, Action: audit.CreditAdjust, Target: d.AccountID}, nil,
+		creditState{ID: d.ID, Amount: (-d.Amount).String(), Reason: d.Reason})
+	return ledger.Result{Applied: true}, err
+}
+
+// addDebit writes a debit and what the account has less by it.
+func (b *batch) addDebit(ctx context.Context, d *ledger.Debit) error {
 	_, err := b.run(ctx, `INSERT INTO debit (id, account_id, amount, reason, actor, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
 		d.ID, d.AccountID, int64(d.Amount), d.Reason, d.Actor, micros(d.CreatedAt))
 	if err != nil {
-		return ledger.Result{}, err
+		return err
 	}
-	if _, err = b.run(ctx, `UPDATE account SET posted = posted + ? WHERE id = ?`, int64(d.Amount), d.AccountID); err != nil {
-		return ledger.Result{}, err
+	n, err := b.run(ctx, `UPDATE account SET posted = posted + ? WHERE id = ?`, int64(d.Amount), d.AccountID)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("debit %s: no account %s", d.ID, d.AccountID)
 	}
-	err = record(ctx, b, audit.Entry{At: d.CreatedAt, Actor: d.Actor, Action: audit.CreditAdjust, Target: d.AccountID}, nil,
-		creditState{ID: d.ID, Amount: (-d.Amount).String(), Reason: d.Reason})
-	return ledger.Result{Applied: true}, err
+	return err
 }
 
 // Charged returns the charge of a call that has ended. It fails with [ledger.ErrNoCharge].

@@ -123,6 +123,8 @@ const entries = `WITH entry (at, kind, text, key_id, model, calls, prompt, cache
 	UNION ALL SELECT e.created_at, 'expiry', g.note, '', '', 0, 0, 0, 0, 0, -e.amount
 		FROM grant_expiry e JOIN credit_grant g ON g.id = e.grant_id WHERE g.account_id = $1
 	UNION ALL SELECT created_at, 'debit', reason, '', '', 0, 0, 0, 0, 0, -amount FROM debit WHERE account_id = $1
+	UNION ALL SELECT created_at, 'debit', reason, '', '', 0, 0, 0, 0, 0, 0
+		FROM payment_event WHERE account_id = $1 AND taken = 0 AND written_off > 0
 	UNION ALL SELECT (hour / 24 + 1) * 86400000000 - 1, 'usage', '', key_id, model,
 		sum(calls), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), sum(plan_tokens), -sum(amount)
 		FROM usage_row JOIN terms ON number = terms WHERE account = (SELECT number FROM account WHERE id = $1)

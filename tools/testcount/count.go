@@ -18,6 +18,7 @@ type event struct {
 	Test       string
 	Elapsed    float64
 	Output     string
+	Key, Value string // of attr
 }
 
 // counter adds up the events of any number of go test runs.
@@ -32,6 +33,8 @@ type counter struct {
 	begun          time.Time
 	output         map[string][]string // package + "\x00" + test: lines not yet printed
 	failedIn       map[string]bool     // packages with at least one failed test
+	proofs         []proof
+	wanted         []string // proofs that must be among them
 }
 
 type slowTest struct {
@@ -70,6 +73,11 @@ func (c *counter) add(e event) {
 	switch e.Action {
 	case "build-output":
 		fmt.Fprint(c.out, e.Output)
+	case "attr":
+		if e.Key == proofKey {
+			fmt.Fprintf(c.out, "%s: %s\n", e.Test, e.Value) // the table comes last
+			c.proofs = append(c.proofs, parseProof(id, e.Value))
+		}
 	case "output":
 		c.output[id] = append(c.output[id], e.Output)
 	case "pass", "fail", "skip":
@@ -97,6 +105,7 @@ func (c *counter) endTest(e event, id string) {
 		}
 	}
 	delete(c.output, id)
+	c.timeProofs(id, e)
 	if !strings.Contains(e.Test, "/") {
 		c.slow = append(c.slow, slowTest{name, e.Elapsed})
 	}
@@ -160,6 +169,7 @@ func (c *counter) report() bool {
 		fmt.Fprintln(c.out, "failed:", f)
 	}
 	fmt.Fprintf(c.out, "tests took %d s\n", int(time.Since(c.begun).Seconds()))
+	c.printProofs()
 	// A run that tested nothing has proved nothing.
 	ok := c.failed == 0 && c.passed > 0
 	if ok {

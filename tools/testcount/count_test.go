@@ -19,6 +19,11 @@ func TestCounter(t *testing.T) {
 	const bad = `{"Action":"output","Package":"p","Output":"FAIL\tp\t0.1s\n"}
 {"Action":"fail","Package":"p"}` + "\n"
 
+	attr := func(value string) string {
+		return `{"Action":"attr","Package":"p","Test":"TestA","Key":"proof","Value":"` + value + `"}` + "\n"
+	}
+	const proved = "T3; 200 losses; lost 0; wrong 0"
+
 	tests := []struct {
 		name   string
 		in     string
@@ -39,6 +44,35 @@ func TestCounter(t *testing.T) {
 			last: "0 passed, 1 failed", has: "panic: boom",
 		},
 		{name: "line that is no event", in: "# p\nx.go:1: syntax error\n" + pass + ok, last: "1 passed, 0 failed", has: "syntax error", ok: true},
+	}
+	for _, tc := range []struct {
+		name, in, wanted string
+		row              string
+		ok               bool
+	}{
+		{"proved", attr(proved) + pass + ok, "T3", "| T3   | 200 losses | 0    | -         | 0     | -        | 2s   |", true},
+		{"in order", attr("T10; a; wrong 0") + attr("T9; b; wrong 0") + pass + ok, "T9,T10", "| T10  | a ", true},
+		{"found something", attr("T3; 200 losses; lost 1") + pass + ok, "T3", "| T3 FAILED | 200 losses | 1 ", false},
+		{"the test failed", attr(proved) + strings.ReplaceAll(fail, "TestB", "TestA") + bad, "T3", "| T3 FAILED |", false},
+		{"the test never ended", attr(proved) + bad, "T3", "failed: p (the package itself)", false},
+		{"not given", attr(proved) + pass + ok, "T3,T4", "| T4 FAILED | nothing was reported |", false},
+		{"not understood", attr("T3; 200 losses; gone 0") + pass + ok, "T3", "| T3 FAILED |", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			c := newCounter(&out)
+			c.wanted = strings.Split(tc.wanted, ",")
+			if err := c.read(strings.NewReader(tc.in)); err != nil {
+				t.Fatal(err)
+			}
+			if got := c.report(); got != tc.ok {
+				t.Errorf("report() = %v, want %v\n%s", got, tc.ok, &out)
+			}
+			if !strings.Contains(out.String(), tc.row) {
+				t.Errorf("output lacks %q:\n%s", tc.row, &out)
+			}
+		})
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

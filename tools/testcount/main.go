@@ -7,7 +7,8 @@
 // output of every test that failed. The last line is "N passed, N failed" and the exit code is 1
 // when anything failed, a package that does not build included.
 //
-// With -noskip a skipped test counts as failed.
+// With -noskip a skipped test counts as failed. What tests say by the attribute "proof" becomes a
+// table before the last lines, and a proof of -proofs that none of them gave is a failure.
 package main
 
 import (
@@ -21,10 +22,14 @@ import (
 
 func main() {
 	noskip := flag.Bool("noskip", false, "count a skipped test as failed")
+	proofs := flag.String("proofs", "", "proofs that must be given, such as T1,T2")
 	flag.Parse()
 
 	c := newCounter(os.Stdout)
 	c.noskip = *noskip
+	if *proofs != "" {
+		c.wanted = strings.Split(*proofs, ",")
+	}
 	for _, line := range flag.Args() {
 		if err := run(c, line); err != nil {
 			c.broken(line, err)

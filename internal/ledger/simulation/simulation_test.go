@@ -54,17 +54,17 @@ func TestSimulation(t *testing.T) {
 	}
 	t.Logf("%d histories from seed %d: %d processes, %d of them ended by the store; %d answers released whole, %d streams cut, %d recovered, %d calls denied; %d holds extended, %d ended where the credit did; 0 contradictions",
 		n, first, sum.lives, sum.failures, sum.released, sum.cut, sum.recovered, sum.denied, sum.extended, sum.short)
+	t.Attr("proof", fmt.Sprintf("T8; %d histories of %d processes; lost 0; duplicate 0; wrong 0; negative 0", n, sum.lives))
 	if *oneSeed == 0 && (sum.extended == 0 || sum.short == 0 || sum.failures == 0 || sum.recovered == 0 || sum.cut == 0 || sum.denied == 0 || sum.released < int(n)) {
 		t.Error("the test proves little")
 	}
 }
 
-// A seed that fails would be of no use if it did not fail again. Of those whose holds grow
-// only almost all do: two streams that waited for one commit may both want the last credit,
-// at the same time.
+// A seed that fails would be of no use if it did not fail again. Whoever has waited for a commit
+// lets time pass before its next act, so that no two ever act at once.
 func TestSimulation_Repeats(t *testing.T) {
 	t.Parallel()
-	for seed := uint64(2); seed <= 100; seed += 2 {
+	for seed := range uint64(100) {
 		if a, b := simulate(t, seed), simulate(t, seed); a.hash() != b.hash() {
 			t.Fatalf("seed %d has two histories:\n%s\n\n%s", seed, strings.Join(a.trace, "\n"), strings.Join(b.trace, "\n"))
 		}
