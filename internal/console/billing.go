@@ -2,7 +2,6 @@ package console
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
@@ -62,7 +61,7 @@ func (v *visit) billingPage(f, code *form) error {
 	p := billingPage{Owner: v.role == member.Owner, AccountID: v.account.ID, Form: f, Code: code, Subscription: standing(&v.account.Subscription, v.now)}
 	if v.s.Payments != nil {
 		p.Prices = v.s.Payments.Prices()
-		v.w.Header().Set("Content-Security-Policy", strings.Replace(policy, "form-action 'self'", "form-action 'self' "+paymentHost, 1))
+		v.maySendToPayment()
 	}
 	b := v.s.Ledger.Balance(v.account.ID)
 	p.sums(b)
