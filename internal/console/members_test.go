@@ -151,6 +151,33 @@ func TestMembers_Places(t *testing.T) {
 	}
 }
 
+// TestMembers_Keys: of who is removed, the keys are revoked where the owner asks for that.
+func TestMembers_Keys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner := w.person("ada@example.test", false, w.lab, member.Owner)
+	own := w.key(owner, "ada’s")
+	for email, keys := range map[string]string{"ben@example.test": "revoke", "cleo@example.test": "leave"} {
+		k := w.key(w.person(email, false, w.lab, member.Owner), "of-"+keys)
+		path := "/members/" + k.CreatedBy
+		has(t, text(t, w.ask("GET", path, owner, nil)), "The key that "+email+" has made", "Revoke now")
+		if _, page := w.sent(path+"/remove", owner, url.Values{"account": {w.lab.ID}, "keys": {keys}}); !strings.Contains(page, "Removed.") {
+			t.Errorf("removing %s: %s", email, page)
+		}
+		if k, _ = w.keys.Find(k.ID); k.RevokedAt.IsZero() == (keys == "revoke") {
+			t.Errorf("%s the keys: %+v", keys, k)
+		}
+	}
+	if k, _ := w.keys.Find(own.ID); !k.RevokedAt.IsZero() {
+		t.Error("the key of another member is revoked")
+	}
+	// The last owner stays, and so do its keys.
+	w.ask("POST", "/members/"+own.CreatedBy+"/remove", owner, url.Values{"account": {w.lab.ID}, "keys": {"revoke"}})
+	if k, _ := w.keys.Find(own.ID); !k.RevokedAt.IsZero() {
+		t.Error("the keys of the last owner are revoked")
+	}
+}
+
 // TestProof: what is sensitive asks for a proof that is not old.
 func TestProof(t *testing.T) {
 	t.Parallel()

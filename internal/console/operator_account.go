@@ -55,7 +55,7 @@ func (s *Server) operatorAccount(v *visit) error {
 		v.say(noteWarn, "The account is created, its credit is not.", "The books could not be written. Look at the sum below, then add it.")
 	}
 	row := v.accountRow(a)
-	p := operatorAccountPage{accountRow: row, Sum: booksSum(row.Books), Limits: "no plan of the configuration: no model may be used"}
+	p := operatorAccountPage{accountRow: row, Sum: booksSum(row.Books, sumLinks{}), Limits: "no plan of the configuration: no model may be used"}
 	if plan, ok := s.Accounts.Plan(row.Applies); ok {
 		p.Limits = limitWords(plan)
 	}
@@ -80,15 +80,6 @@ func (s *Server) operatorAccount(v *visit) error {
 		return err
 	}
 	return v.page("operator-account", a.Name, p)
-}
-
-// booksSum is granted − spent − held = available, of one moment.
-func booksSum(b ledger.Balance) sum {
-	terms := []term{{Amount: b.Granted, Name: "granted"}, {Op: minus, Amount: b.Posted, Name: "spent"}, {Op: minus, Amount: b.Held, Name: "held by running calls"}}
-	if b.Expiring > 0 {
-		terms = append(terms, term{Op: minus, Amount: b.Expiring, Name: "expired, taken when calls end"})
-	}
-	return newSum(append(terms, term{Op: "=", Amount: b.Available(), Name: "available"})...)
 }
 
 // limitWords are the limits of a plan for people.
