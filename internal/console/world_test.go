@@ -46,6 +46,7 @@ type world struct {
 
 	proofs *proofs
 	health console.Health
+	hour   telemetry.Hour
 	system console.System
 }
 
@@ -86,7 +87,7 @@ func newWorld(t *testing.T) *world {
 			return a.Addr()
 		},
 		Secure:   func(r *http.Request) bool { return r.Header.Get("X-Forwarded-Proto") == "https" },
-		Operator: console.Operator{Accounts: w.accounts, Ledger: books, Store: db, Prover: w.proofs, Catalog: operatorOffer(t), Tokens: w.tokens, Settings: []console.Setting{{Name: "Address", Key: "listen", Value: "127.0.0.1:8080"}}, Health: func() console.Health { return w.health }, System: func() console.System { return w.system }},
+		Operator: console.Operator{Accounts: w.accounts, Ledger: books, Store: db, Prover: w.proofs, Catalog: operatorOffer(t), Tokens: w.tokens, Settings: []console.Setting{{Name: "Address", Key: "listen", Value: "127.0.0.1:8080"}}, Health: func() console.Health { return w.health }, Hour: &w.hour, System: func() console.System { return w.system }},
 		Log:      telemetry.NewLines(w.log, false), Now: func() time.Time { return w.gate.Now() },
 	})
 	if err != nil {
