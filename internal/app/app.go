@@ -87,6 +87,8 @@ type App struct {
 	limiter   *ratelimit.Limiter
 	proofs    proofs
 	targets   targets
+	hour      telemetry.Hour
+	attempts  map[string]*atomic.Int64 // that run, by upstream
 	refusals  *refusal.Recorder
 	unproved  bool // the books were too large to be proved at the start
 	state     atomic.Int32
@@ -206,8 +208,10 @@ func (a *App) strandedPlans() {
 // door wires the line and returns the configuration of what the public meets.
 func (a *App) door() (*api.Config, error) {
 	providers := make(map[string]upstream.Provider, len(a.upstreams.providers))
+	a.attempts = make(map[string]*atomic.Int64, len(a.upstreams.providers))
 	for id, p := range a.upstreams.providers {
-		providers[id] = countedProvider{p, id, a.metrics}
+		a.attempts[id] = new(atomic.Int64)
+		providers[id] = countedProvider{p, id, a.metrics, &a.hour, a.attempts[id]}
 	}
 	router := routing.New(providers).WithOptions(a.upstreams.options)
 	router.Watch(a.targetChanged)
@@ -237,7 +241,7 @@ func (a *App) door() (*api.Config, error) {
 		Idempotency: a.rooms.repeats,
 		Base:        a.base,
 		Refused:     a.refusals.Add,
-		Observe:     observe(a.metrics),
+		Observe:     observe(a.metrics, &a.hour),
 	}
 	if a.rooms.payments != nil {
 		door.Payments = a.rooms.payments

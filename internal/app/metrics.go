@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/parley-ai/parley/engine"
@@ -45,18 +47,42 @@ func metricsDoor(h http.Handler) http.Handler {
 }
 
 // observe counts the end of a request.
-func observe(m *telemetry.Metrics) func(api.Observation) {
-	if m == nil {
-		return nil
-	}
+func observe(m *telemetry.Metrics, hour *telemetry.Hour) func(api.Observation) {
 	return func(o api.Observation) {
 		u := o.Call.Usage
+		if o.Route == "chat.completions" {
+			upstreamID, _, _ := strings.Cut(o.Call.Target, "/")
+			hour.Call(time.Now(), telemetry.Ended{
+				Model: o.Model, Upstream: upstreamID, End: endOf(o), Prompt: u.PromptTokens, Completion: u.CompletionTokens,
+				Charged: int64(o.Call.Charge), FirstToken: o.Call.FirstToken,
+			})
+		}
 		m.Request(telemetry.Request{
 			Route: o.Route, Model: o.Model, Stream: o.Stream, Status: o.Status, Code: o.Code, Took: o.Took, FirstToken: o.Call.FirstToken,
 			Prompt: u.PromptTokens, Cached: u.CachedTokens, Completion: u.CompletionTokens, Charged: float64(o.Call.Charge) / float64(money.IU),
 		})
 	}
 }
+
+// endOf is how a call ended, as its receipt and its refusal have it.
+func endOf(o api.Observation) telemetry.End {
+	r := ledger.Receipt{Ending: o.Call.Ending, Status: o.Status}
+	if o.Status >= http.StatusBadRequest {
+		r.State = ledger.Voided
+	}
+	switch class := r.Class(); {
+	case class == ledger.Left, o.Status == statusClientGone:
+		return telemetry.Left
+	case class == ledger.Failed, o.Status >= http.StatusInternalServerError:
+		return telemetry.Failed
+	case class == ledger.Refused:
+		return telemetry.Refused
+	}
+	return telemetry.Answered
+}
+
+// statusClientGone is what the log says of a call whose caller left before it was answered.
+const statusClientGone = 499
 
 // countedCalls counts the calls under way.
 type countedCalls struct {
@@ -87,33 +113,59 @@ type countedProvider struct {
 	upstream.Provider
 	id      string
 	metrics *telemetry.Metrics
+	hour    *telemetry.Hour
+	running *atomic.Int64
 }
 
 func (c countedProvider) Generate(ctx context.Context, call *upstream.Call, yield func(upstream.Event) error) error {
 	begin, first := time.Now(), time.Duration(0)
+	c.running.Add(1)
+	defer c.running.Add(-1)
 	err := c.Provider.Generate(ctx, call, func(e upstream.Event) error {
 		if first == 0 {
 			first = time.Since(begin)
 		}
 		return yield(e)
 	})
-	c.metrics.Attempt(c.id, outcome(err), first)
+	end := outcome(err)
+	c.metrics.Attempt(c.id, end, first)
+	c.hour.Attempt(time.Now(), c.id, attemptEnd(end), first)
 	return err
 }
+
+// attemptEnd is what an outcome means for the upstream.
+func attemptEnd(outcome string) telemetry.End {
+	switch outcome {
+	case attemptOK:
+		return telemetry.Answered
+	case attemptRejected:
+		return telemetry.Refused
+	case attemptAbandoned:
+		return telemetry.Left
+	}
+	return telemetry.Failed
+}
+
+// Outcomes that are no class of failure.
+const (
+	attemptOK        = "ok"
+	attemptRejected  = "rejected"
+	attemptAbandoned = "abandoned"
+)
 
 // outcome is how an attempt ended: ok, a class of failure, rejected for a fault of the
 // caller's, or abandoned by whoever waited for it.
 func outcome(err error) string {
 	if err == nil {
-		return "ok"
+		return attemptOK
 	}
 	if f, ok := errors.AsType[*upstream.Failure](err); ok {
 		return string(f.Class)
 	}
 	if _, ok := errors.AsType[*upstream.Rejected](err); ok {
-		return "rejected"
+		return attemptRejected
 	}
-	return "abandoned"
+	return attemptAbandoned
 }
 
 // countedBooks counts the transactions of the ledger.

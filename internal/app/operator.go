@@ -18,7 +18,7 @@ import (
 func (a *App) operatorRooms() console.Operator {
 	r := a.rooms
 	return console.Operator{
-		Accounts: countedAccounts{r.accounts, r.metrics}, Ledger: r.ledger, Store: r.db, Prover: &a.proofs, Catalog: r.catalog, Tokens: r.tokens, Settings: a.settings(), Health: a.health, System: a.system,
+		Accounts: countedAccounts{r.accounts, r.metrics}, Ledger: r.ledger, Store: r.db, Prover: &a.proofs, Catalog: r.catalog, Tokens: r.tokens, Settings: a.settings(), Health: a.health, Hour: &a.hour, System: a.system,
 	}
 }
 
@@ -26,7 +26,7 @@ func (a *App) operatorRooms() console.Operator {
 func (a *App) health() console.Health {
 	h := a.targets.health()
 	for _, u := range a.config.Upstreams {
-		known := console.Upstream{ID: u.ID, Kind: "embedded engine"}
+		known := console.Upstream{ID: u.ID, Kind: "embedded engine", Running: a.attempts[u.ID].Load()}
 		if u.Kind == config.KindOpenAI {
 			known.Kind, known.Host = "OpenAI-compatible", host(u.BaseURL)
 		}

@@ -2,7 +2,6 @@ package console
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
@@ -15,10 +14,8 @@ import (
 
 // billingPage is what templates/billing.html shows.
 type billingPage struct {
-	Available  money.Amount
+	ledger.Balance
 	Sum        sum
-	Running    int // calls that hold something
-	Held       money.Amount
 	Lasts      string // until when, in words
 	Plan       *account.Plan
 	Without    string // the plan that applies without the subscription
@@ -31,10 +28,13 @@ type billingPage struct {
 	AccountID  string
 	// Subscription says how it stands, in a sentence; empty without one.
 	Subscription string
-	Tokens       ledger.TokenBalance // that the plan includes
 	// Form says what went wrong with adding credit; Code is the form for a code.
 	Form *form
 	Code *form
+	// Changeable says that an owner can change the subscription; Next is the plan of its next
+	// period, where that is another.
+	Changeable bool
+	Next       string
 }
 
 // grantRow is a grant, or several that are used up.
@@ -50,7 +50,7 @@ type grantRow struct {
 
 // billing shows what the account has, where it came from and where it went.
 func (s *Server) billing(v *visit) error {
-	v.done(map[string]string{"redeemed": "The code's credit is added.", "paid": "The credit is added here when the payment provider has confirmed the payment."})
+	v.done(map[string]string{"redeemed": "The code's credit is added.", "canceled": "The subscription is canceled.", "plan": "The plan is changed, from the next period on.", "paid": "The credit is added here when the payment provider has confirmed the payment."})
 	return v.billingPage(nil, v.redemptionForm())
 }
 
@@ -62,17 +62,19 @@ func (v *visit) billingPage(f, code *form) error {
 	p := billingPage{Owner: v.role == member.Owner, AccountID: v.account.ID, Form: f, Code: code, Subscription: standing(&v.account.Subscription, v.now)}
 	if v.s.Payments != nil {
 		p.Prices = v.s.Payments.Prices()
-		v.w.Header().Set("Content-Security-Policy", strings.Replace(policy, "form-action 'self'", "form-action 'self' "+paymentHost, 1))
+		v.maySendToPayment()
 	}
 	b := v.s.Ledger.Balance(v.account.ID)
-	p.sums(b)
-	p.Tokens = b.Tokens
+	p.Balance, p.Sum = b, booksSum(b, sumLinks{spent: "/billing/entries", held: "/requests?result=running"})
 	id := v.account.PlanAt(v.now)
 	if plan, ok := v.s.Accounts.Plan(id); ok {
 		p.Plan = plan
 	}
 	if id != v.account.Plan {
 		p.Without = v.account.Plan
+	}
+	if sub, err := v.subscription(); err == nil {
+		p.Changeable, p.Next = p.Owner, sub.NextPlan
 	}
 	grants, err := v.s.Records.Grants(v.context(), v.account.ID)
 	if err != nil {
@@ -91,21 +93,6 @@ func (v *visit) billingPage(f, code *form) error {
 		return v.wrong("billing", "Billing", p)
 	}
 	return v.page("billing", "Billing", p)
-}
-
-// sums makes the sum line: all its terms are of one moment.
-func (p *billingPage) sums(b ledger.Balance) {
-	terms := []term{
-		{"", b.Granted, "granted", ""},
-		{minus, b.Posted, "spent", "/billing/entries"},
-		{minus, b.Held, "held", "/requests?result=running"},
-	}
-	if b.Expiring > 0 {
-		terms = append(terms, term{minus, b.Expiring, "ended", ""})
-	}
-	p.Available = b.Granted - b.Posted - b.Held - b.Expiring
-	p.Sum = newSum(append(terms, term{"=", p.Available, "available", ""})...)
-	p.Held, p.Running = b.Held, b.Running
 }
 
 // grants makes the rows: those with something left in the order in which they are spent,

@@ -126,6 +126,8 @@ type Config struct {
 	Records  records
 	Explain  explainer
 	Payments payments // nil where nobody can pay
+	// Subscriptions changes the account's own.
+	Subscriptions subscriptions
 	// PartLimit bounds the time for each part of a page that is read from the database and
 	// that the page can do without: it is missing rather than late.
 	PartLimit time.Duration

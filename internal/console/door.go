@@ -112,32 +112,6 @@ func (s *Server) switchAccount(v *visit) error {
 	return v.seeOther("/")
 }
 
-// provePage asks for the password again.
-func (s *Server) provePage(v *visit) error {
-	return v.page("prove", "Prove it is you", v.signInData(v.proveForm()))
-}
-
-func (v *visit) proveForm() *form {
-	return v.form(field{Name: "password", Label: "Password", Type: "password", Autocomplete: "current-password", Maximum: 256, Focus: true})
-}
-
-func (s *Server) prove(v *visit) error {
-	token, err := s.Gate.Prove(v.context(), v.who, v.r.PostFormValue("password"), v.from())
-	f := v.proveForm()
-	if throttled, ok := errors.AsType[*member.ThrottledError](err); ok {
-		f.fail("password", tooManyTries(throttled))
-	} else if errors.Is(err, member.ErrWrong) {
-		f.fail("password", "The password is wrong. Try again.")
-	} else if err != nil {
-		return err
-	}
-	if f.Failed() {
-		return v.wrong("prove", "Prove it is you", v.signInData(f))
-	}
-	v.keep(token)
-	return v.seeOther(v.next())
-}
-
 // claimPage is what templates/claim.html shows.
 type claimPage struct {
 	Account string

@@ -68,12 +68,13 @@ func (s *Server) keys(v *visit) error {
 	var found []apikey.Key
 	before, more := q.Get("before"), false
 	n := 0
+	owners := v.owners()
 	for _, k := range slices.Backward(s.Keys.List(v.account.ID)) {
 		if !v.mayKey(&k) {
 			continue
 		}
 		p.Any = true
-		if !v.keyMatches(&k, p) {
+		if !v.keyMatches(&k, p, owners) {
 			continue
 		}
 		n++
@@ -90,7 +91,7 @@ func (s *Server) keys(v *visit) error {
 		older = found[len(found)-1].ID
 	}
 	p.Pager = v.pager(plural(n, "key"), older)
-	p.Keys, p.Counted = v.keyRows(found)
+	p.Keys, p.Counted = v.keyRows(found, owners)
 	for _, r := range p.Keys {
 		p.Top = max(p.Top, slices.Max(append(r.Week, 0)))
 	}
@@ -109,12 +110,12 @@ func (v *visit) mayKey(k *apikey.Key) bool {
 }
 
 // keyMatches holds a key to the filters.
-func (v *visit) keyMatches(k *apikey.Key, p keysPage) bool {
+func (v *visit) keyMatches(k *apikey.Key, p keysPage, owners map[string]string) bool {
 	active := k.Status(v.now) == "active"
 	if p.Status == "" && !active || p.Status == "ended" && active {
 		return false
 	}
-	return p.Query == "" || p.Query == k.ID || keyNamed(k, p.Query)
+	return p.Query == "" || p.Query == k.ID || keyNamed(k, p.Query) || p.Owners && strings.Contains(v.owner(k, owners), strings.ToLower(p.Query))
 }
 
 // keyState is the status of a key in a word, with its icon.
@@ -135,9 +136,8 @@ func keyState(k *apikey.Key, now time.Time) (kind, words string) {
 }
 
 // keyRows adds to keys what was spent with them; false when that cannot be read.
-func (v *visit) keyRows(keys []apikey.Key) ([]keyRow, bool) {
+func (v *visit) keyRows(keys []apikey.Key, owners map[string]string) ([]keyRow, bool) {
 	spent, ok := partial(v, v.keySpending)
-	owners := v.owners()
 	rows := make([]keyRow, len(keys))
 	for i, k := range keys {
 		r := keyRow{Key: k, Owner: v.owner(&k, owners), Budget: v.budgetUse(&k)}

@@ -2,13 +2,21 @@ package console
 
 import (
 	"errors"
+	"slices"
 
+	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/member"
 )
 
+// personRow is a member of the account and how many keys of it are in use.
+type personRow struct {
+	member.Person
+	Keys int
+}
+
 // membersPage is what templates/members.html shows.
 type membersPage struct {
-	People      []member.Person
+	People      []personRow
 	Invitations []member.Link
 	May         bool // change something
 }
@@ -17,6 +25,7 @@ func (s *Server) members(v *visit) error {
 	v.done(map[string]string{
 		"role":    "The role is changed. It counts from now on.",
 		"removed": "Removed. The pages of this account are closed to that member from now on.",
+		"ended":   "Removed. The pages of this account are closed to that member, and its API keys are revoked.",
 		"revoked": "The invitation is revoked.",
 	})
 	people, err := s.Gate.Store.People(v.context(), v.account.ID)
@@ -27,7 +36,18 @@ func (s *Server) members(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.page("members", "Members", membersPage{people, open, v.role == member.Owner})
+	p := membersPage{Invitations: open, May: v.role == member.Owner}
+	for _, person := range people {
+		p.People = append(p.People, personRow{person, len(v.keysOf(person.ID))})
+	}
+	return v.page("members", "Members", p)
+}
+
+// keysOf are the keys that work and that a member has made for the account.
+func (v *visit) keysOf(memberID string) []apikey.Key {
+	return slices.DeleteFunc(v.s.Keys.List(v.account.ID), func(k apikey.Key) bool {
+		return k.CreatedBy != memberID || k.Status(v.now) != "active"
+	})
 }
 
 // invitePage is what templates/invite.html shows.
@@ -78,7 +98,7 @@ func (s *Server) revokeInvitation(v *visit) error {
 
 // memberPage is what templates/member.html shows.
 type memberPage struct {
-	member.Person
+	personRow
 	LastOwner bool
 	Self      bool
 }
@@ -109,6 +129,7 @@ func (v *visit) memberOf(id string) (memberPage, error) {
 	if found.ID == "" {
 		return found, errNotFound
 	}
+	found.Keys = len(v.keysOf(id))
 	found.LastOwner, found.Self = owners == 1 && found.Role == member.Owner, id == v.who.Member.ID
 	return found, nil
 }
@@ -122,8 +143,19 @@ func (s *Server) setRole(v *visit) error {
 	return v.placed(err, "/members?done=role")
 }
 
+// removeMember takes somebody out of the account, and its keys where the form asks for that.
 func (s *Server) removeMember(v *visit) error {
-	return v.placed(s.Gate.Store.Remove(v.context(), v.account.ID, v.r.PathValue("id")), "/members?done=removed")
+	id := v.r.PathValue("id")
+	err := s.Gate.Store.Remove(v.context(), v.account.ID, id)
+	if err != nil || v.value("keys") != "revoke" {
+		return v.placed(err, "/members?done=removed")
+	}
+	for _, k := range v.keysOf(id) {
+		if _, err := s.Keys.Revoke(v.context(), k.ID); err != nil {
+			return err
+		}
+	}
+	return v.seeOther("/members?done=ended")
 }
 
 // placed answers what became of a member's place.

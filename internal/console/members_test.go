@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"html"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -150,6 +151,33 @@ func TestMembers_Places(t *testing.T) {
 	}
 }
 
+// TestMembers_Keys: of who is removed, the keys are revoked where the owner asks for that.
+func TestMembers_Keys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner := w.person("ada@example.test", false, w.lab, member.Owner)
+	own := w.key(owner, "ada’s")
+	for email, keys := range map[string]string{"ben@example.test": "revoke", "cleo@example.test": "leave"} {
+		k := w.key(w.person(email, false, w.lab, member.Owner), "of-"+keys)
+		path := "/members/" + k.CreatedBy
+		has(t, text(t, w.ask("GET", path, owner, nil)), "The key that "+email+" has made", "Revoke now")
+		if _, page := w.sent(path+"/remove", owner, url.Values{"account": {w.lab.ID}, "keys": {keys}}); !strings.Contains(page, "Removed.") {
+			t.Errorf("removing %s: %s", email, page)
+		}
+		if k, _ = w.keys.Find(k.ID); k.RevokedAt.IsZero() == (keys == "revoke") {
+			t.Errorf("%s the keys: %+v", keys, k)
+		}
+	}
+	if k, _ := w.keys.Find(own.ID); !k.RevokedAt.IsZero() {
+		t.Error("the key of another member is revoked")
+	}
+	// The last owner stays, and so do its keys.
+	w.ask("POST", "/members/"+own.CreatedBy+"/remove", owner, url.Values{"account": {w.lab.ID}, "keys": {"revoke"}})
+	if k, _ := w.keys.Find(own.ID); !k.RevokedAt.IsZero() {
+		t.Error("the keys of the last owner are revoked")
+	}
+}
+
 // TestProof: what is sensitive asks for a proof that is not old.
 func TestProof(t *testing.T) {
 	t.Parallel()
@@ -172,6 +200,61 @@ func TestProof(t *testing.T) {
 	}
 	if r := w.ask("GET", "/members/invite", session(r), nil); r.StatusCode != http.StatusOK {
 		t.Errorf("after the proof: %s", r.Status)
+	}
+}
+
+// TestProof_KeepsForm: a form that was being filled in when the last proof became too old waits
+// for the next one, and nothing of it is lost or done before that.
+func TestProof_KeepsForm(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner := w.person("ada@example.test", false, w.lab, member.Owner)
+	f := w.filled("/keys/new", owner, "name", "long <b>thought", "expires", "90", "models", "some", "model", "svc-pulse", "model", "svc-titan", "networks", "10.0.0.0/8\n203.0.113.7")
+	w.gate.Now = func() time.Time { return time.Now().Add(member.ProofLimit + time.Minute) }
+	kept := regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)">`)
+	waiting := func(r *http.Response) url.Values {
+		t.Helper()
+		page := text(t, r)
+		has(t, page, "What you have typed is kept")
+		carried := url.Values{}
+		for _, m := range kept.FindAllStringSubmatch(page, -1) {
+			carried.Add(m[1], html.UnescapeString(m[2]))
+		}
+		return carried
+	}
+	const path = "/keys/new"
+	carried := waiting(w.ask("POST", path, owner, f, "Sec-Fetch-Mode", "navigate", "Referer", "http://localhost:8080"+path))
+	if len(w.keys.List(w.lab.ID)) != 0 {
+		t.Fatal("a key was made without a proof")
+	}
+	carried.Set("password", "wrong wrong wrong")
+	r := w.ask("POST", "/prove", owner, carried)
+	if r.StatusCode != http.StatusUnprocessableEntity {
+		t.Errorf("a wrong password: %s", r.Status)
+	}
+	carried = waiting(r)
+	if carried.Has("password") || carried.Get("next") != path || carried.Get("again") != path {
+		t.Errorf("what waits is %v", carried)
+	}
+	carried.Set("password", password)
+	r = w.ask("POST", "/prove", owner, carried)
+	if r.StatusCode != http.StatusTemporaryRedirect || r.Header.Get("Location") != path {
+		t.Fatalf("a proof answers %s to %s", r.Status, r.Header.Get("Location"))
+	}
+	if r := w.ask("POST", path, session(r), carried); r.StatusCode != http.StatusOK {
+		t.Errorf("the form once more: %s", r.Status)
+	}
+	if all := w.keys.List(w.lab.ID); len(all) != 1 || all[0].Name != "long <b>thought" || len(all[0].Models) != 2 || len(all[0].Networks) != 2 {
+		t.Errorf("the keys are %+v", all)
+	}
+	// An island sends its own again, and a proof never leads to another site.
+	w.gate.Now = func() time.Time { return time.Now().Add(3 * member.ProofLimit) }
+	if r := w.ask("POST", path, owner, f, "Sec-Fetch-Mode", "cors", "Referer", "http://localhost:8080/keys"); r.StatusCode == http.StatusOK {
+		t.Errorf("an island is answered with a page: %s", r.Status)
+	}
+	token := w.person("ben@example.test", false, w.lab, member.Owner)
+	if r := w.ask("POST", "/prove", token, url.Values{"password": {password}, "again": {"//evil.example/"}}); r.Header.Get("Location") != "/" {
+		t.Errorf("a proof leads to %q", r.Header.Get("Location"))
 	}
 }
 

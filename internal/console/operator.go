@@ -9,6 +9,7 @@ import (
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/refusal"
+	"github.com/parley-ai/parley/internal/telemetry"
 )
 
 // Operator is the rooms behind the operator's area. All fields are required.
@@ -22,8 +23,15 @@ type Operator struct {
 	Settings []Setting
 	// Health is how upstreams stand.
 	Health func() Health
+	// Hour is what calls of the last hour add up to.
+	Hour hour
 	// System is how the server stands.
 	System func() System
+}
+
+// hour is what the operator's pages ask of telemetry.Hour.
+type hour interface {
+	Since(now time.Time, minutes int) telemetry.Traffic
 }
 
 // operatedAccounts is what the operator's pages ask of account.Directory.

@@ -10,6 +10,7 @@ import (
 	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
+	"github.com/parley-ai/parley/internal/money"
 )
 
 // operatorAccountPage is what templates/operator-account.html shows.
@@ -41,19 +42,20 @@ func (s *Server) operatorAccount(v *visit) error {
 		return err
 	}
 	v.done(map[string]string{
-		"created":   "The account is created.",
-		"credit":    "The credit is added.",
-		"again":     "This form was sent before. The credit was added once.",
-		"adjusted":  "The credit is corrected.",
-		"plan":      "The plan is changed. It counts for every call from now on.",
-		"suspended": a.Name + " is suspended. New calls get 403.",
-		"resumed":   a.Name + " may make calls again.",
+		"created":       "The account is created.",
+		"credit":        "The credit is added.",
+		"again":         "This form was sent before. The credit was added once.",
+		"adjusted":      "The credit is corrected.",
+		"adjusted-once": "This form was sent before. The credit was corrected once.",
+		"plan":          "The plan is changed. It counts for every call from now on.",
+		"suspended":     a.Name + " is suspended. New calls get 403.",
+		"resumed":       a.Name + " may make calls again.",
 	})
 	if v.r.URL.Query().Get("done") == "bare" {
 		v.say(noteWarn, "The account is created, its credit is not.", "The books could not be written. Look at the sum below, then add it.")
 	}
 	row := v.accountRow(a)
-	p := operatorAccountPage{accountRow: row, Sum: booksSum(row.Books), Limits: "no plan of the configuration: no model may be used"}
+	p := operatorAccountPage{accountRow: row, Sum: booksSum(row.Books, sumLinks{}), Limits: "no plan of the configuration: no model may be used"}
 	if plan, ok := s.Accounts.Plan(row.Applies); ok {
 		p.Limits = limitWords(plan)
 	}
@@ -78,15 +80,6 @@ func (s *Server) operatorAccount(v *visit) error {
 		return err
 	}
 	return v.page("operator-account", a.Name, p)
-}
-
-// booksSum is granted − spent − held = available, of one moment.
-func booksSum(b ledger.Balance) sum {
-	terms := []term{{Amount: b.Granted, Name: "granted"}, {Op: minus, Amount: b.Posted, Name: "spent"}, {Op: minus, Amount: b.Held, Name: "held by running calls"}}
-	if b.Expiring > 0 {
-		terms = append(terms, term{Op: minus, Amount: b.Expiring, Name: "expired, taken when calls end"})
-	}
-	return newSum(append(terms, term{Op: "=", Amount: b.Available(), Name: "available"})...)
 }
 
 // limitWords are the limits of a plan for people.
@@ -215,7 +208,7 @@ func refusedByBooks(f *form, err error) bool {
 
 func (v *visit) adjustAction(a *account.Account) operatorActionPage {
 	return operatorActionPage{
-		Of: a, Action: "adjust", Title: "Adjust the credit of " + a.Name, Verb: "Adjust credit",
+		Of: a, Action: "adjust", Title: "Adjust the credit of " + a.Name, Verb: "Adjust credit", Token: v.s.once.token(v),
 		Effect: []string{"An amount above 0 is given, one below 0, such as -5, is taken: at most what is available. Both are entries of the books with your name."},
 		Form: v.form(
 			field{Name: "amount", Label: "Amount", Unit: "IU", Maximum: 24, Autocomplete: "off", Focus: true, Hint: v.available(a)},
@@ -238,16 +231,16 @@ func (s *Server) adjust(v *visit) error {
 		return err
 	}
 	p := v.adjustAction(a)
-	x := p.Form.Field("amount")
-	typed := x.Value
-	digits := strings.TrimPrefix(strings.Replace(typed, minus, "-", 1), "-")
-	taken := digits != typed
-	x.Value = digits
-	value := amountOf(p.Form, "amount")
-	x.Value = typed
-	if taken {
-		value = -value
+	d, ok := s.once.take(v)
+	if !ok {
+		p.Form.failAll(staleForm)
+		return v.actionWrong(p)
 	}
+	defer d.mu.Unlock()
+	if !d.at.IsZero() {
+		return v.acted(a, "adjusted-once")
+	}
+	value := v.signedAmount(p.Form)
 	reason := v.noteOf(p.Form, "reason")
 	if p.Form.Failed() {
 		return v.actionWrong(p)
@@ -259,7 +252,23 @@ func (s *Server) adjust(v *visit) error {
 	case err != nil:
 		return err
 	}
+	d.done(v.now, nil)
 	return v.acted(a, "adjusted")
+}
+
+// signedAmount reads an amount that may be below 0.
+func (v *visit) signedAmount(f *form) money.Amount {
+	x := f.Field("amount")
+	typed := x.Value
+	digits := strings.TrimPrefix(strings.Replace(typed, minus, "-", 1), "-")
+	taken := digits != typed
+	x.Value = digits
+	value := amountOf(f, "amount")
+	x.Value = typed
+	if taken {
+		return -value
+	}
+	return value
 }
 
 func (s *Server) planPage(v *visit) error {

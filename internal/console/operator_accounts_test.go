@@ -134,9 +134,23 @@ func TestOperatorAdjust(t *testing.T) {
 		{"--1", "x", 422, "above 0"},
 		{"1", "", 422, "Say why"},
 	} {
-		if status, page := w.sent(path, op, url.Values{"amount": {c.amount}, "reason": {c.reason}}); status != c.status || !strings.Contains(page, c.says) {
+		m := formToken.FindStringSubmatch(text(t, w.ask("GET", path, op, nil)))
+		if m == nil {
+			t.Fatal("the form has no token")
+		}
+		form := url.Values{"token": {m[1]}, "amount": {c.amount}, "reason": {c.reason}}
+		if status, page := w.sent(path, op, form); status != c.status || !strings.Contains(page, c.says) {
 			t.Errorf("%+v: %d %s", c, status, page)
 		}
+		if c.status != http.StatusSeeOther {
+			continue
+		}
+		if status, page := w.sent(path, op, form); status != http.StatusSeeOther || !strings.Contains(page, c.says) || !strings.Contains(page, "corrected once") {
+			t.Errorf("%+v sent twice: %d %s", c, status, page)
+		}
+	}
+	if status, page := w.sent(path, op, url.Values{"amount": {"1"}, "reason": {"of another start"}}); status != http.StatusUnprocessableEntity || !strings.Contains(page, "Nothing was changed") {
+		t.Errorf("a form without a token: %d %s", status, page)
 	}
 	if e := w.last(w.lab); e.Action != audit.CreditAdjust || !strings.HasPrefix(e.Actor, "mem") {
 		t.Errorf("the audit log has %+v", e)

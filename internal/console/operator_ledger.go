@@ -79,7 +79,7 @@ func (s *Server) operatorLedger(v *visit) error {
 		all.Expiring += b.Expiring
 		all.Running += b.Running
 	}
-	p.Sum, p.Running = booksSum(all), all.Running
+	p.Sum, p.Running = booksSum(all, sumLinks{}), all.Running
 	if !p.Since.IsZero() {
 		v.refresh(2 * time.Second)
 	}

@@ -63,7 +63,7 @@ func TestOperatorLedger(t *testing.T) {
 	if r.Header.Get("Refresh") != "2" || !strings.Contains(page, "A proof is under way") {
 		t.Errorf("under way: refresh %q: %s", r.Header.Get("Refresh"), page)
 	}
-	if !strings.Contains(page, "40.00granted\u22120.00spent\u22123.00held by running calls=37.00available") {
+	if !strings.Contains(page, "40.00granted\u22120.00spent\u22123.00held by 1 running call=37.00available") {
 		t.Errorf("the sum: %s", page)
 	}
 	w.proofs.finish(t, "")

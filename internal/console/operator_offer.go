@@ -1,7 +1,6 @@
 package console
 
 import (
-	"strings"
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
@@ -86,7 +85,10 @@ func (s *Server) operatorModels(v *visit) error {
 }
 
 // Upstream is a place where models run.
-type Upstream struct{ ID, Kind, Host string }
+type Upstream struct {
+	ID, Kind, Host string
+	Running        int64 // attempts
+}
 
 // TargetChange is a target that was taken out of the rotation, or serves again.
 type TargetChange struct {
@@ -118,13 +120,15 @@ func (h Health) row(t catalog.Target, now time.Time) targetRow {
 // upstreamRow is an upstream with what it serves.
 type upstreamRow struct {
 	Upstream
+	Flow    flowRow // of the last minutes
 	Targets []targetRow
-	Models  string
+	Models  []string
 }
 
 // operatorUpstreamsPage is what templates/operator-upstreams.html shows.
 type operatorUpstreamsPage struct {
 	Rows    []upstreamRow
+	Top     int64 // failures of a minute, of all upstreams
 	Follow  follow
 	Changes []TargetChange
 }
@@ -134,16 +138,19 @@ func (s *Server) operatorUpstreams(v *visit) error {
 	health := s.Operator.Health()
 	p := operatorUpstreamsPage{Changes: health.Changes, Follow: v.following()}
 	out := 0
+	flows := s.Operator.Hour.Since(v.now, upstreamMinutes).Upstreams
 	for _, u := range health.Upstreams {
-		row := upstreamRow{Upstream: u}
+		row := upstreamRow{Upstream: u, Flow: flowRow{u.ID, flows[u.ID], upstreamMinutes * time.Minute}}
+		for _, m := range row.Flow.Minutes {
+			p.Top = max(p.Top, m.Failed)
+		}
 		seen := map[catalog.Target]bool{}
-		var models []string
 		for _, m := range s.Operator.Catalog.List(v.now) {
 			for _, t := range m.Targets {
 				if t.Upstream != u.ID {
 					continue
 				}
-				models = append(models, m.ID)
+				row.Models = append(row.Models, m.ID)
 				if seen[t] {
 					continue
 				}
@@ -155,7 +162,6 @@ func (s *Server) operatorUpstreams(v *visit) error {
 				row.Targets = append(row.Targets, r)
 			}
 		}
-		row.Models = strings.Join(models, ", ")
 		p.Rows = append(p.Rows, row)
 	}
 	if out > 0 {

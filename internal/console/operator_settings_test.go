@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-ai/parley/internal/console"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/refusal"
+	"github.com/parley-ai/parley/internal/telemetry"
 )
 
 // TestOperatorTokens: a token works until it is revoked; its text is in one answer, however
@@ -92,5 +94,40 @@ func TestOperatorTraffic(t *testing.T) {
 		if !strings.Contains(page, part) {
 			t.Errorf("the page lacks %q:\n%s", part, page)
 		}
+	}
+}
+
+// TestOperatorTraffic_Hour: the last hour is shown by minute, model and upstream, and an
+// upstream with its last ten minutes.
+func TestOperatorTraffic_Hour(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	op := w.operator()
+	has(t, text(t, w.ask("GET", "/operator", op, nil)), "No call has ended since then")
+	now := time.Now()
+	w.gate.Now = func() time.Time { return now }
+	w.system.Started = now.Add(-3 * time.Hour)
+	w.health.Upstreams = []console.Upstream{{ID: "rack", Kind: "OpenAI-compatible", Running: 7}}
+	for i := range 70 {
+		at := now.Add(-time.Duration(69-i) * time.Minute)
+		w.hour.Call(at, telemetry.Ended{Model: "svc-titan", Upstream: "rack", End: telemetry.Answered, Prompt: 5, Completion: 590, Charged: int64(money.IU), FirstToken: 100 * time.Millisecond})
+		w.hour.Attempt(at, "rack", telemetry.Answered, 100*time.Millisecond)
+		w.hour.Attempt(at, "rack", telemetry.Failed, 0)
+	}
+	w.hour.Call(now, telemetry.Ended{End: telemetry.Refused})
+	page := shown(t, w.ask("GET", "/operator", op, nil))
+	for _, part := range []string{
+		"Last hourseen by this server since " + now.Truncate(time.Minute).Add(-59*time.Minute).UTC().Format("15:04"), "Calls per minute",
+		"svc-titan60000.100.1010.060.000000", "rack1200600.100.10", "All calls6110", "60.000000",
+	} {
+		if !strings.Contains(page, part) {
+			t.Errorf("the page lacks %q:\n%s", part, page)
+		}
+	}
+	r := w.ask("GET", "/operator/upstreams", op, nil)
+	body := text(t, r)
+	has(t, body, `<td class="num c-sm">7</td>`, "50.0", `<rect class="e"`)
+	if n := strings.Count(body, `<rect class="e"`); n != 10 {
+		t.Errorf("%d bars of failures", n)
 	}
 }

@@ -29,6 +29,7 @@ type operatorTrafficPage struct {
 	Running int
 	Rows    []trafficRow
 	Follow  follow
+	Hour    lastHour
 }
 
 // PerSecond is how many calls begin in a second.
@@ -41,9 +42,10 @@ func (p operatorTrafficPage) TokensPerSecond() string {
 	return fmt.Sprintf("%.1f", float64(p.CompletionTokens)/trafficSpan.Seconds())
 }
 
-// operatorTraffic shows what happens now: the last minute, and the last calls of everybody.
+// operatorTraffic shows what happens now: the last minute, the last hour, and the last calls of
+// everybody.
 func (s *Server) operatorTraffic(v *visit) error {
-	p := operatorTrafficPage{Follow: v.following()}
+	p := operatorTrafficPage{Follow: v.following(), Hour: v.lastHour()}
 	var err error
 	if p.Traffic, err = s.Operator.Store.Traffic(v.context(), v.now.Add(-trafficSpan)); err != nil {
 		return err

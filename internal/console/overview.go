@@ -76,7 +76,7 @@ func (s *Server) overview(v *visit) error {
 	}
 	b := s.Ledger.Balance(v.account.ID)
 	p := overviewPage{
-		Balance: b, Sum: v.balanceSum(b), AddCredit: v.linked("/billing", "/billing"), Usage: v.linked("/usage", "/usage"), Requests: v.linked("/requests", "/requests"),
+		Balance: b, Sum: booksSum(b, sumLinks{"/billing", "/usage", ""}), AddCredit: v.linked("/billing", "/billing"), Usage: v.linked("/usage", "/usage"), Requests: v.linked("/requests", "/requests"),
 		Quick: v.samplePage("quick", v.exampleModel(nil)), Watch: "/?watch=" + strconv.FormatInt(v.now.Unix(), 10),
 	}
 	p.Keys = slices.ContainsFunc(s.Keys.List(v.account.ID), func(k apikey.Key) bool { return k.Status(v.now) == "active" })
@@ -125,20 +125,6 @@ func (v *visit) waits() bool {
 	}
 	v.w.Header().Set("Refresh", watchEvery)
 	return true
-}
-
-// balanceSum is what an account has, as a sum that closes. Its figures are of one moment.
-func (v *visit) balanceSum(b ledger.Balance) sum {
-	billing, usage := v.linked("/billing", "/billing"), v.linked("/usage", "/usage")
-	held := "held"
-	if b.Running > 0 {
-		held = "held by " + plural(b.Running, "running call")
-	}
-	terms := []term{{"", b.Granted, "granted", billing}, {minus, b.Posted, "spent", usage}, {minus, b.Held, held, ""}}
-	if b.Expiring > 0 {
-		terms = append(terms, term{minus, b.Expiring, "expired, when calls end", ""})
-	}
-	return newSum(append(terms, term{"=", b.Granted - b.Posted - b.Held - b.Expiring, "available", ""})...)
 }
 
 // usageBy adds up the account's usage since then; false when it cannot be read.

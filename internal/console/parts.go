@@ -5,47 +5,7 @@ import (
 	"html/template"
 	"net/url"
 	"reflect"
-
-	"github.com/parley-ai/parley/internal/money"
 )
-
-// term is a part of a sum.
-type term struct {
-	Op     string // before it: "", "+", minus or "="
-	Amount money.Amount
-	Name   string // under it: "granted"
-	Link   string // to what it is made of; empty is none
-}
-
-// sum is a calculation that a reader can follow: the last term is the result of those before
-// it. The template "sum" shows it. Make one with newSum.
-type sum struct {
-	Terms []term
-	// Rounded says that the figures as they are shown give another result, because each has
-	// lost decimals.
-	Rounded bool
-}
-
-// newSum makes a sum of terms, whose amounts must be of one moment: the sum is exact then.
-func newSum(terms ...term) sum {
-	const cent = money.IU / 100
-	var shown money.Amount
-	for i, t := range terms {
-		n := (t.Amount + cent/2) / cent * cent
-		switch {
-		case i == len(terms)-1:
-			return sum{terms, shown != t.Amount/cent*cent}
-		case t.Op == minus:
-			shown -= n
-		default:
-			shown += n
-		}
-	}
-	return sum{}
-}
-
-// Last reports whether the term of that place is the result.
-func (s sum) Last(i int) bool { return i == len(s.Terms)-1 }
 
 // secret is shown once. The template "secret" shows it with a button that copies it.
 type secret struct{ ID, Label, Value string }

@@ -161,6 +161,10 @@ func moneyRoutes() []route {
 		{"GET", "/billing/entries/csv", forMember, (*Server).entriesCSV},
 		{"POST", "/billing/checkout", forOwner, proved((*Server).checkout)},
 		{"POST", "/billing/redeem", forOwner, proved((*Server).redeem)},
+		{"GET", "/billing/plan", forOwner, proved((*Server).ownPlanPage)},
+		{"POST", "/billing/plan", forOwner, proved((*Server).changeOwnPlan)},
+		{"GET", "/billing/cancel", forOwner, proved((*Server).cancelOwnPage)},
+		{"POST", "/billing/cancel", forOwner, proved((*Server).cancelOwn)},
 
 		// Audit log.
 		{"GET", "/audit", forMember, (*Server).auditLog},

@@ -115,7 +115,10 @@ func (s *Server) usage(v *visit) error {
 }
 
 // groupings are what usage is grouped by.
-var groupings = []pick{{Value: string(ledger.ByModel), Name: "Model"}, {Value: string(ledger.ByKey), Name: "Key"}, {Value: string(ledger.ByDay), Name: "Day"}}
+var groupings = []pick{{Value: string(ledger.ByModel), Name: "Model"}, {Value: string(ledger.ByKey), Name: "Key"}, {Value: string(ledger.ByDay), Name: "Day"}, {Value: string(byMember), Name: "Member"}}
+
+// byMember is by who made the keys. It is added up of usage by key.
+const byMember ledger.By = "member"
 
 // usagePage reads the table and everything that chooses it.
 func (v *visit) usagePage() (p usagePage, f ledger.UsageFilter, err error) {
@@ -148,13 +151,50 @@ func (v *visit) usagePage() (p usagePage, f ledger.UsageFilter, err error) {
 	p.TableCSV = (&url.URL{Path: "/usage/csv", RawQuery: q.Encode()}).String()
 	p.CallsCSV = "/requests/csv?" + v.callsOf(f, by, "").Encode()
 	p.Settled = v.now
-	groups, err := v.s.Records.UsageOf(v.context(), f, by)
-	for _, u := range groups {
-		p.Rows = append(p.Rows, usageRow{v.groupName(u.Group, by), "/requests?" + v.callsOf(f, by, u.Group).Encode(), u})
-		p.Total.Add(&u)
+	if by == byMember {
+		p.Rows, err = v.usageOfMembers(f)
+	} else {
+		p.Rows, err = v.usageRows(f, by)
+	}
+	for i := range p.Rows {
+		p.Total.Add(&p.Rows[i].Usage)
 	}
 	p.Columns = v.sortUsage(p.Rows, by)
 	return p, f, err
+}
+
+// usageRows reads what was used in groups of that kind.
+func (v *visit) usageRows(f ledger.UsageFilter, by ledger.By) ([]usageRow, error) {
+	groups, err := v.s.Records.UsageOf(v.context(), f, by)
+	var rows []usageRow
+	for _, u := range groups {
+		rows = append(rows, usageRow{v.groupName(u.Group, by), "/requests?" + v.callsOf(f, by, u.Group).Encode(), u})
+	}
+	return rows, err
+}
+
+// usageOfMembers is what was used with the keys that each member has made. Its rows lead to
+// those keys.
+func (v *visit) usageOfMembers(f ledger.UsageFilter) ([]usageRow, error) {
+	groups, err := v.s.Records.UsageOf(v.context(), f, ledger.ByKey)
+	people := v.owners()
+	at := map[string]int{}
+	var rows []usageRow
+	for _, u := range groups {
+		k, ok := v.s.Keys.Find(u.Group)
+		name := v.owner(&k, people)
+		if !ok || k.AccountID != v.account.ID {
+			name, k.CreatedBy = "keys that are gone", none
+		}
+		i, ok := at[k.CreatedBy]
+		if !ok {
+			i = len(rows)
+			at[k.CreatedBy] = i
+			rows = append(rows, usageRow{Name: name, Link: "/keys?status=all&q=" + url.QueryEscape(name), Usage: ledger.Usage{Group: k.CreatedBy}})
+		}
+		rows[i].Add(&u)
+	}
+	return rows, err
 }
 
 // tabs are links to the views of a page, of which the first needs no parameter.

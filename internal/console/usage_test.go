@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
 	"github.com/parley-ai/parley/internal/money"
@@ -57,7 +58,7 @@ func TestUsage_Sums(t *testing.T) {
 		w.call(k, model, from.Add(-time.Second), o) // the day before
 	}
 	for query, sum := range want {
-		for _, by := range []string{"model", "key", "day"} {
+		for _, by := range []string{"model", "key", "day", "member"} {
 			r := w.ask("GET", "/usage?"+query+"&by="+by, token, nil)
 			page := text(t, r)
 			if r.StatusCode != 200 {
@@ -145,5 +146,28 @@ func TestUsage_Sort(t *testing.T) {
 		if strings.Count(table, "aria-sort") != 1 {
 			t.Errorf("%q: not one column is the one that sorts", query)
 		}
+	}
+}
+
+// TestUsage_Members: usage by member is that of the keys each has made, and leads to them.
+func TestUsage_Members(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.person("ada@example.test", false, w.lab, member.Owner)
+	ben := w.person("ben@example.test", false, w.lab, member.Regular)
+	w.grant(w.lab, ledger.Grant{Amount: money.IU})
+	for _, k := range []apikey.Key{w.key(ada, "one"), w.key(ada, "two"), w.key(ben, "three"), w.makeKey(w.lab, "four")} {
+		w.call(k, "svc-titan", time.Now(), ledger.Outcome{PromptTokens: 10})
+	}
+	page := text(t, w.ask("GET", "/usage?by=member", ada, nil))
+	_, table, _ := strings.Cut(page, "Usage by member")
+	for name, calls := range map[string]string{"you": "2", "ben@example.test": "1", "the operator": "1"} {
+		if !regexp.MustCompile(`>` + name + `</a>.*?<td class="num c-sm">` + calls + `</td>`).MatchString(table) {
+			t.Errorf("%s has not %s calls:\n%s", name, calls, table)
+		}
+	}
+	list := text(t, w.ask("GET", html.UnescapeString(regexp.MustCompile(`href="(/keys[^"]+)">ben@`).FindStringSubmatch(table)[1]), ada, nil))
+	if !strings.Contains(list, "three") || strings.Contains(list, ">one<") {
+		t.Errorf("the keys of a member: %s", list)
 	}
 }

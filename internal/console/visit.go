@@ -129,27 +129,20 @@ func (v *visit) allowed() error {
 	return nil
 }
 
-// proved lets a visitor in who has proved lately who it is; others prove it first.
+// proved lets a visitor in who has proved lately who it is; others prove it first. A form that
+// was being filled in when the last proof became too old is sent again once there is another.
 func proved(h handler) handler {
 	return func(s *Server, v *visit) error {
-		if v.who.Session.Proved(v.now) {
+		switch {
+		case v.who.Session.Proved(v.now):
 			return h(s, v)
+		case !v.unsafe():
+			return v.seeOther("/prove?next=" + url.QueryEscape(v.r.URL.RequestURI()))
+		case v.carries():
+			return v.proveFirst()
 		}
-		back := v.r.URL.RequestURI()
-		if v.unsafe() {
-			back = localPath(refererPath(v.r))
-		}
-		return v.seeOther("/prove?next=" + url.QueryEscape(back))
+		return v.seeOther("/prove?next=" + url.QueryEscape(localPath(refererPath(v.r))))
 	}
-}
-
-// refererPath is the page whose form was sent.
-func refererPath(r *http.Request) string {
-	u, err := url.Parse(r.Referer())
-	if err != nil {
-		return "/"
-	}
-	return u.RequestURI()
 }
 
 // localPath is p where it is a path of this server, else the root: what follows a sign-in
@@ -197,10 +190,12 @@ func (v *visit) writeAs(status int, kind string, body []byte) {
 }
 
 // seeOther sends the browser to another page.
-func (v *visit) seeOther(path string) error {
+func (v *visit) seeOther(path string) error { return v.redirect(http.StatusSeeOther, path) }
+
+func (v *visit) redirect(status int, path string) error {
 	v.w.Header().Set("Location", path)
-	v.status = http.StatusSeeOther
-	v.w.WriteHeader(http.StatusSeeOther)
+	v.status = status
+	v.w.WriteHeader(status)
 	return nil
 }
 

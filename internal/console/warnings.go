@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/refusal"
+	"github.com/parley-ai/parley/internal/subscription"
 )
 
 const (
@@ -51,7 +52,11 @@ func (v *visit) creditWarnings(grants []ledger.GrantBalance, pace ledger.Pace, b
 	case grants != nil && pace.Days > 0 && ok && at.Sub(v.now) < shortCredit:
 		add(1, noteWarn, "Credit lasts until "+day(at, v.now)+", "+clock(at)+" UTC.", "That is at the pace of the last days.")
 	}
-	if s := v.account.Subscription; s.Status(v.now) == "expired" {
+	s := &v.account.Subscription
+	switch s.Status(v.now) {
+	case subscription.PastDue:
+		add(2, noteWarn, "The subscription is past due.", "Its period was not renewed: the "+s.Plan+" plan ends on "+day(s.Ends(), v.now)+" at "+clock(s.Ends())+" UTC unless it is.")
+	case subscription.Expired:
 		add(2, noteWarn, "The subscription ended on "+day(s.Until, v.now)+".", "The account is on the "+v.account.Plan+" plan now.")
 	}
 	for i := range grants {

@@ -46,6 +46,7 @@ type world struct {
 
 	proofs *proofs
 	health console.Health
+	hour   telemetry.Hour
 	system console.System
 }
 
@@ -79,14 +80,14 @@ func newWorld(t *testing.T) *world {
 	public, _ := url.Parse("http://localhost:8080")
 	w.console, err = console.New(console.Config{
 		Gate: w.gate, Accounts: w.accounts, Ledger: books, PublicURL: public,
-		Keys: w.keys, Models: w.catalog, Limits: w.limiter, Records: db, PartLimit: time.Minute,
+		Keys: w.keys, Models: w.catalog, Limits: w.limiter, Records: db, PartLimit: time.Minute, Subscriptions: account.NewSubscriptions(w.accounts, books),
 		Explain: &explain.Room{Store: db, Running: books.Find, Account: w.accounts.ByID, Key: w.keys.Find, Models: w.catalog.List, Nearest: config.Nearest},
 		Address: func(r *http.Request) netip.Addr {
 			a, _ := netip.ParseAddrPort(r.RemoteAddr)
 			return a.Addr()
 		},
 		Secure:   func(r *http.Request) bool { return r.Header.Get("X-Forwarded-Proto") == "https" },
-		Operator: console.Operator{Accounts: w.accounts, Ledger: books, Store: db, Prover: w.proofs, Catalog: operatorOffer(t), Tokens: w.tokens, Settings: []console.Setting{{Name: "Address", Key: "listen", Value: "127.0.0.1:8080"}}, Health: func() console.Health { return w.health }, System: func() console.System { return w.system }},
+		Operator: console.Operator{Accounts: w.accounts, Ledger: books, Store: db, Prover: w.proofs, Catalog: operatorOffer(t), Tokens: w.tokens, Settings: []console.Setting{{Name: "Address", Key: "listen", Value: "127.0.0.1:8080"}}, Health: func() console.Health { return w.health }, Hour: &w.hour, System: func() console.System { return w.system }},
 		Log:      telemetry.NewLines(w.log, false), Now: func() time.Time { return w.gate.Now() },
 	})
 	if err != nil {

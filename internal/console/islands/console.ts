@@ -1,5 +1,5 @@
-// What every page has beyond its HTML: copying, the keyboard, and dialogs that are pages of their own
-// without script.
+// What every page has beyond its HTML: copying, the keyboard, lists that follow what happens, and
+// dialogs that are pages of their own without script.
 document.documentElement.classList.add("js");
 
 const say = (text: string): void => {
@@ -7,6 +7,43 @@ const say = (text: string): void => {
   if (!toast) return;
   toast.textContent = text;
   setTimeout(() => (toast.textContent = ""), 2500);
+};
+
+// read asks for a page of this console. What it has is data: no script of it runs.
+const read = (path: string): Promise<Document> =>
+  new Promise((resolve, reject) => {
+    const r = new XMLHttpRequest();
+    r.open("GET", path);
+    r.responseType = "document";
+    r.onload = () => {
+      const same = new URL(r.responseURL).pathname === new URL(path, location.href).pathname; // else it asks to sign in, or for a proof
+      if (r.status === 200 && same && r.responseXML) resolve(r.responseXML);
+      else reject(new Error(String(r.status)));
+    };
+    r.onerror = () => reject(new Error("no answer"));
+    r.send();
+  });
+
+// ask opens the question that a page asks, as a dialog.
+const ask = async (link: HTMLAnchorElement): Promise<void> => {
+  const part = (await read(link.href)).querySelector("[data-confirm]");
+  if (!part) throw new Error("no question");
+  const dialog = document.createElement("dialog");
+  dialog.append(document.importNode(part, true));
+  const title = dialog.querySelector("h1, h2");
+  if (title) {
+    const head = document.createElement("h2");
+    head.id = "dialog-title";
+    head.textContent = title.textContent;
+    title.replaceWith(head);
+    dialog.setAttribute("aria-labelledby", head.id);
+  }
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    link.focus();
+  });
+  document.body.append(dialog);
+  dialog.showModal();
 };
 
 addEventListener("click", async (event) => {
@@ -21,13 +58,48 @@ addEventListener("click", async (event) => {
       say("Your browser blocked the clipboard. Select the text and copy it.");
     }
   }
-  const opener = at?.closest<HTMLElement>("[data-dialog]");
-  const dialog = opener && document.getElementById(opener.dataset.dialog ?? "");
-  if (dialog instanceof HTMLDialogElement) {
+  const link = at?.closest<HTMLAnchorElement>("a[data-dialog]");
+  if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
     event.preventDefault();
-    dialog.showModal();
+    ask(link).catch(() => location.assign(link.href));
+  }
+  const dialog = at?.closest("[data-close]")?.closest("dialog");
+  if (dialog) {
+    event.preventDefault();
+    dialog.close();
   }
 });
+
+// Following reads the page again every two seconds and puts its live part in the place of what is
+// there. It stops when somebody begins to work with that part, and waits while nobody looks.
+const follow = document.querySelector<HTMLInputElement>("input[data-follow]");
+const live = document.querySelector<HTMLElement>("[data-live]");
+if (follow?.parentElement && live) {
+  follow.parentElement.hidden = false;
+  document.querySelector("[data-refresh]")?.remove();
+  const said = document.querySelector("[data-said]");
+  const ids = (at: Element): string[] => [...at.querySelectorAll("tbody th a.row")].map((a) => a.getAttribute("href") ?? "");
+  let timer = 0;
+  const stop = (why: string): void => {
+    clearTimeout(timer);
+    if (follow.checked && said) said.textContent = why;
+    follow.checked = false;
+  };
+  const turn = async (): Promise<void> => {
+    if (!document.hidden) {
+      const next = (await read(location.href)).querySelector("[data-live]");
+      if (!next || !follow.checked) return;
+      const had = new Set(ids(live));
+      const fresh = ids(next).filter((id) => !had.has(id)).length;
+      live.replaceChildren(...document.importNode(next, true).childNodes);
+      if (fresh && said) said.textContent = `${fresh} new ${fresh === 1 ? "call" : "calls"}`;
+    }
+    if (follow.checked) timer = setTimeout(run, 2000);
+  };
+  const run = (): void => void turn().catch(() => stop("The page could not be read again, so it is not followed any more."));
+  follow.addEventListener("change", () => (follow.checked ? run() : clearTimeout(timer)));
+  for (const kind of ["pointerdown", "keydown", "focusin"]) live.addEventListener(kind, () => stop("Not followed any more."));
+}
 
 // Single keys never act in fields, and not at all for a member who has turned them off.
 const places: Record<string, string> = { k: "/keys", r: "/requests", u: "/usage", b: "/billing", o: "/" };

@@ -22,7 +22,12 @@ const run = async (button: HTMLElement): Promise<void> => {
     : await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(options) });
   const answer = await post(finish, { response: JSON.stringify(credential), next });
   const told = (await answer.json()) as { next?: string; error?: string };
-  if (told.next && answer.ok) return location.assign(told.next);
+  if (told.next && answer.ok) {
+    const again = document.querySelector<HTMLInputElement>("input[name=again]"); // a form that waits for the proof
+    if (!again?.form) return location.assign(told.next);
+    again.form.action = again.value;
+    return again.form.submit();
+  }
   say(told.error ?? "The passkey was not accepted.");
 };
 
