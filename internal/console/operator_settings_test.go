@@ -104,7 +104,7 @@ func TestOperatorTraffic_Hour(t *testing.T) {
 	w := newWorld(t)
 	op := w.operator()
 	has(t, text(t, w.ask("GET", "/operator", op, nil)), "No call has ended since then")
-	now := time.Now()
+	now := time.Now().Truncate(time.Minute)
 	w.gate.Now = func() time.Time { return now }
 	w.system.Started = now.Add(-3 * time.Hour)
 	w.health.Upstreams = []console.Upstream{{ID: "rack", Kind: "OpenAI-compatible", Running: 7}}
