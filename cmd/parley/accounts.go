@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/admin"
+	"github.com/parley-ai/parley/internal/english"
 )
 
 type accountCreate struct {
@@ -73,7 +74,7 @@ func (e *env) account(a admin.Account, s admin.Summary) {
 	}
 	running := ""
 	if s.Running > 0 {
-		running = "   " + plural(s.Running, "running call")
+		running = "   " + english.Plural(s.Running, "running call")
 	}
 	line("granted", " ", sums[0], "IU", "")
 	line("spent", "−", sums[1], "", "")
@@ -84,12 +85,12 @@ func (e *env) account(a admin.Account, s admin.Summary) {
 	if s.Plan != nil {
 		e.print("  limits        %s", limits(*s.Plan))
 	}
-	keys := []string{count(s.KeysActive) + " active"}
+	keys := []string{english.Count(s.KeysActive) + " active"}
 	if s.KeysExpired > 0 {
-		keys = append(keys, count(s.KeysExpired)+" expired")
+		keys = append(keys, english.Count(s.KeysExpired)+" expired")
 	}
 	if s.KeysRevoked > 0 {
-		keys = append(keys, count(s.KeysRevoked)+" revoked")
+		keys = append(keys, english.Count(s.KeysRevoked)+" revoked")
 	}
 	e.print("  keys          %s", strings.Join(keys, ", "))
 }
@@ -137,13 +138,13 @@ func pad(s string, n int) string { return s + strings.Repeat(" ", max(0, n-len(s
 func limits(p admin.Plan) string {
 	var parts []string
 	if p.RPM != nil {
-		parts = append(parts, count(*p.RPM)+" requests per minute")
+		parts = append(parts, english.Count(*p.RPM)+" requests per minute")
 	}
 	if p.TPM != nil {
-		parts = append(parts, count(*p.TPM)+" tokens per minute")
+		parts = append(parts, english.Count(*p.TPM)+" tokens per minute")
 	}
 	if p.Concurrency != nil {
-		parts = append(parts, count(*p.Concurrency)+" at once")
+		parts = append(parts, english.Count(*p.Concurrency)+" at once")
 	}
 	if len(parts) == 0 {
 		return "none"

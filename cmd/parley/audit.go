@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/parley-ai/parley/internal/admin"
+	"github.com/parley-ai/parley/internal/english"
 )
 
 type auditLs struct {
@@ -41,7 +42,7 @@ func (e *env) auditLog(list []admin.AuditEntry) {
 	}
 	rows := make([][]string, len(list))
 	for i, x := range list {
-		rows[i] = []string{count(x.Seq), clock(x.At, e.now()), x.Actor, x.Action, x.Target, changed(x)}
+		rows[i] = []string{english.Count(x.Seq), clock(x.At, e.now()), x.Actor, x.Action, x.Target, changed(x)}
 	}
 	e.table([]column{
 		{head: "SEQ", right: true},

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/parley-ai/parley/internal/admin"
+	"github.com/parley-ai/parley/internal/english"
 )
 
 type receipts struct {
@@ -43,7 +44,7 @@ func (e *env) receipts(list []admin.Receipt) {
 		}
 		rows[i] = []string{
 			clock(r.CreatedAt, e.now()), e.result(r), r.Model,
-			count(r.PromptTokens), count(r.CompletionTokens), count(r.PlanTokens), charges[i], r.RequestID,
+			english.Count(r.PromptTokens), english.Count(r.CompletionTokens), english.Count(r.PlanTokens), charges[i], r.RequestID,
 		}
 	}
 	none := !slices.ContainsFunc(list, func(r admin.Receipt) bool { return r.PlanTokens > 0 })
@@ -97,7 +98,7 @@ func (l *ledgerVerify) Run(e *env) error {
 				word = e.paint(red, "Not balanced.")
 			}
 			took := strconv.FormatFloat(v.Seconds, 'f', 1, 64)
-			e.print("%s %s, %s entries, %s, %s s.", word, plural(int(v.Accounts), "account"), count(v.Entries), plural(len(v.Invariants), "invariant"), took)
+			e.print("%s %s, %s, %s, %s s.", word, english.Plural(v.Accounts, "account"), english.Plural(v.Entries, "entry"), english.Plural(len(v.Invariants), "invariant"), took)
 			for _, i := range v.Invariants {
 				if !i.OK {
 					e.print("  %s: %s", i.Name, i.Detail)

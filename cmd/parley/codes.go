@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/admin"
+	"github.com/parley-ai/parley/internal/english"
 )
 
 type codeCreate struct {
@@ -43,7 +44,7 @@ func (a *codeCreate) Run(e *env) error {
 			for _, m := range made {
 				e.print("%s", m.Text)
 			}
-			e.note("%s of %s IU. Shown once; store them now.", plural(len(made), "code"), credit(made[0].Amount))
+			e.note("%s of %s IU. Shown once; store them now.", english.Plural(len(made), "code"), credit(made[0].Amount))
 		})
 	})
 }

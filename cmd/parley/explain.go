@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/parley-ai/parley/internal/admin"
+	"github.com/parley-ai/parley/internal/english"
 )
 
 type explain struct {
@@ -53,10 +54,10 @@ func (e *env) refusal(x admin.Explained) {
 	e.fact("answer", fmt.Sprintf("%d %s", r.Status, r.Code))
 	e.fact("message", r.Message)
 	if r.PromptTokens > 0 {
-		e.fact("prompt", plural(r.PromptTokens, "token"))
+		e.fact("prompt", english.Plural(r.PromptTokens, "token"))
 	}
 	if r.MaxTokens > 0 {
-		e.fact("max_tokens", count(r.MaxTokens))
+		e.fact("max_tokens", english.Count(r.MaxTokens))
 	}
 	e.fact("request", r.RequestID)
 }
@@ -87,7 +88,7 @@ func (e *env) charge(x admin.Explained) {
 	}
 	e.whose(x)
 	if r.Attempts > 0 {
-		e.fact("target", r.Target+", "+plural(r.Attempts, "attempt"))
+		e.fact("target", r.Target+", "+english.Plural(r.Attempts, "attempt"))
 	}
 	e.fact("ending", r.Ending)
 	e.fact("price", c.PriceID)
@@ -105,9 +106,9 @@ func (e *env) parts(c *admin.ChargeMade) {
 	tokens := 0
 	for i, p := range c.Parts {
 		tokens += p.Count
-		rows = append(rows, []string{"  " + p.Kind, count(p.Count), p.Price, amounts[i]})
+		rows = append(rows, []string{"  " + p.Kind, english.Count(p.Count), p.Price, amounts[i]})
 	}
-	rows = append(rows, []string{"  charge", count(tokens), "", amounts[len(c.Parts)]})
+	rows = append(rows, []string{"  charge", english.Count(tokens), "", amounts[len(c.Parts)]})
 	e.table([]column{{head: "  TOKENS"}, {head: "COUNT", right: true}, {head: "IU PER 1K", right: true}, {head: "AMOUNT IU", right: true}}, rows)
 }
 

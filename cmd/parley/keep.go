@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/admin"
 	"github.com/parley-ai/parley/internal/app"
+	"github.com/parley-ai/parley/internal/english"
 )
 
 type backupCmd struct {
@@ -40,7 +41,7 @@ func (b *backupCmd) Run(e *env) error {
 		}
 		return e.answer(made, func() {
 			e.print("%s", made.Path)
-			e.note("%s, %s entries, %s bytes: balanced.", plural(int(made.Accounts), "account"), count(made.Entries), count(made.Bytes))
+			e.note("%s, %s, %s bytes: balanced.", english.Plural(made.Accounts, "account"), english.Plural(made.Entries, "entry"), english.Count(made.Bytes))
 		})
 	})
 }
@@ -74,7 +75,7 @@ func (r *restoreCmd) Run(e *env) error {
 		return err
 	}
 	return e.answer(done, func() {
-		e.print("%s Schema %d, %s, %s entries.", e.paint(green, "Restored."), done.Schema, plural(int(done.Accounts), "account"), count(done.Entries))
+		e.print("%s Schema %d, %s, %s.", e.paint(green, "Restored."), done.Schema, english.Plural(done.Accounts, "account"), english.Plural(done.Entries, "entry"))
 		if done.Aside != "" {
 			e.print("The books before are in %s.", done.Aside)
 		}
@@ -133,6 +134,6 @@ func (e *env) findings(list []app.Finding, wrong int) {
 	if wrong == 0 {
 		e.print("%s", "Nothing is wrong.")
 	} else {
-		e.print("%s.", plural(wrong, "thing")+" to see to")
+		e.print("%s.", english.Plural(wrong, "thing")+" to see to")
 	}
 }

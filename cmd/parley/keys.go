@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/admin"
+	"github.com/parley-ai/parley/internal/english"
 )
 
 type keyCreate struct {
@@ -268,7 +269,7 @@ func cutCalls(use admin.KeyUse) string {
 	case 1:
 		verb = "is"
 	}
-	return " " + plural(use.Running, noun) + " " + verb + " cut."
+	return " " + english.Plural(use.Running, noun) + " " + verb + " cut."
 }
 
 // confirm asks a question that only a yes answers.

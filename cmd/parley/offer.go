@@ -11,6 +11,7 @@ import (
 	"github.com/parley-ai/parley/internal/admin"
 	"github.com/parley-ai/parley/internal/app"
 	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/english"
 )
 
 type models struct{ directory }
@@ -29,7 +30,7 @@ func (m *models) Run(e *env) error {
 			in, out = credits(in...), credits(out...)
 			rows := make([][]string, len(list))
 			for i, m := range list {
-				rows[i] = []string{m.ID, count(m.ContextWindow), in[i], out[i], strings.Join(m.Plans, ", "), e.status(m.State), strings.Join(upstreams(m), ", ")}
+				rows[i] = []string{m.ID, english.Count(m.ContextWindow), in[i], out[i], strings.Join(m.Plans, ", "), e.status(m.State), strings.Join(upstreams(m), ", ")}
 			}
 			e.table([]column{
 				{head: "MODEL", cut: true},
@@ -59,12 +60,12 @@ func upstreams(m admin.Model) (names []string) {
 
 // load is what an engine does: "3 of 16, 2 waiting, 141 tok/s".
 func load(e admin.Engine) string {
-	s := count(e.Running) + " of " + count(e.Places)
+	s := english.Count(e.Running) + " of " + english.Count(e.Places)
 	if e.Waiting > 0 {
-		s += ", " + count(e.Waiting) + " waiting"
+		s += ", " + english.Count(e.Waiting) + " waiting"
 	}
 	if e.TokensPerSecond > 0 {
-		s += ", " + count(int(e.TokensPerSecond+0.5)) + " tok/s"
+		s += ", " + english.Count(int(e.TokensPerSecond+0.5)) + " tok/s"
 	}
 	return s
 }
@@ -99,14 +100,14 @@ func (p *planShow) Run(e *env) error {
 				e.print("            %s: %s", id, limits(admin.Plan{RPM: plan.Limits[id].RPM, TPM: plan.Limits[id].TPM}))
 			}
 			if plan.MaxOutput != nil {
-				e.print("  answers   at most %s tokens", count(*plan.MaxOutput))
+				e.print("  answers   at most %s tokens", english.Count(*plan.MaxOutput))
 			}
 			e.print("  models    %s", strings.Join(plan.Models, ", "))
 			e.print("  included  %s", includes(plan))
 			if plan.GraceSeconds > 0 {
 				e.print("  grace     %s", time.Duration(plan.GraceSeconds)*time.Second)
 			}
-			e.print("  accounts  %s", count(plan.Accounts))
+			e.print("  accounts  %s", english.Count(plan.Accounts))
 		})
 	})
 }
@@ -114,7 +115,7 @@ func (p *planShow) Run(e *env) error {
 func (e *env) plans(list []admin.Plan) {
 	rows := make([][]string, len(list))
 	for i, p := range list {
-		rows[i] = []string{p.ID, limitOr(p.RPM, "none"), limitOr(p.TPM, "none"), limitOr(p.Concurrency, "none"), includes(p), count(p.Accounts), strings.Join(p.Models, ", ")}
+		rows[i] = []string{p.ID, limitOr(p.RPM, "none"), limitOr(p.TPM, "none"), limitOr(p.Concurrency, "none"), includes(p), english.Count(p.Accounts), strings.Join(p.Models, ", ")}
 	}
 	e.table([]column{
 		{head: "PLAN"},
@@ -148,7 +149,7 @@ func limitOr(n *int64, word string) string {
 	if n == nil {
 		return word
 	}
-	return count(*n)
+	return english.Count(*n)
 }
 
 type configCheck struct {
@@ -184,7 +185,7 @@ func (c *configCheck) Run(e *env) error {
 			e.print("%s", found)
 			return
 		}
-		e.print("%s is in order: %s, %s, %s.", c.File, plural(len(loaded.Models), "model"), plural(len(loaded.Plans), "plan"), plural(len(loaded.Upstreams), "upstream"))
+		e.print("%s is in order: %s, %s, %s.", c.File, english.Plural(len(loaded.Models), "model"), english.Plural(len(loaded.Plans), "plan"), english.Plural(len(loaded.Upstreams), "upstream"))
 	})
 	if err == nil && wrong {
 		return exitError(exitFailed)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/parley-ai/parley/internal/english"
 )
 
 // column is one column of a table.
@@ -81,25 +83,6 @@ func middle(s string, n int) string {
 	return string(r[:n-1-end]) + "…" + string(r[len(r)-end:])
 }
 
-// count groups digits: "1,904,771".
-func count[T int | int64](n T) string { return group(strconv.FormatInt(int64(n), 10)) }
-
-// group puts commas into the whole part of a decimal text.
-func group(s string) string {
-	sign := ""
-	if strings.HasPrefix(s, "-") {
-		sign, s = "-", s[1:]
-	}
-	whole, frac, point := strings.Cut(s, ".")
-	for i := len(whole) - 3; i > 0; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	if point {
-		whole += "." + frac
-	}
-	return sign + whole
-}
-
 // Decimals of amounts for people.
 const (
 	fewest = 2
@@ -118,7 +101,7 @@ func credits(amounts ...string) []string {
 	for i, a := range amounts {
 		whole, frac, _ := strings.Cut(a, ".")
 		frac += strings.Repeat("0", max(0, places-len(frac)))
-		out[i] = group(whole) + "." + frac[:places]
+		out[i] = english.Group(whole) + "." + frac[:places]
 		if strings.Trim(out[i], "-0.,") == "" && strings.Trim(a, "-0.") != "" {
 			out[i] = "<0.000001"
 		}
@@ -156,11 +139,4 @@ func clock(t, now time.Time) string {
 		return t.Format(time.TimeOnly)
 	}
 	return t.Format("2006-01-02 15:04:05")
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return count(n) + " " + noun + "s"
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/parley-ai/parley/internal/admin"
+	"github.com/parley-ai/parley/internal/english"
 )
 
 type subscriptionSet struct {
@@ -71,12 +72,12 @@ func (s *subscriptionShow) Run(e *env) error {
 // subscription shows a subscription and what is left of its period.
 func (e *env) subscription(s admin.SubscriptionDetail) {
 	e.print("%s    plan %s    %s", s.Account, s.Plan, e.status(strings.ReplaceAll(s.Status, "_", " ")))
-	e.print("  period    %s, from %s to %s", count(s.Period.Number), date(s.Period.Start), date(s.Period.End))
+	e.print("  period    %s, from %s to %s", english.Count(s.Period.Number), date(s.Period.Start), date(s.Period.End))
 	e.print("  included  %s", included(s.Period.IncludedTokens, s.Period.IncludedCredit))
 	if s.Period.IncludedTokens > 0 || s.TokensLeft > 0 {
 		held := ""
 		if s.TokensHeld > 0 {
-			held = ", " + count(s.TokensHeld) + " held by running calls"
+			held = ", " + english.Count(s.TokensHeld) + " held by running calls"
 		}
 		e.print("  left      %s%s", included(s.TokensLeft, s.CreditLeft), held)
 	} else {
@@ -90,7 +91,7 @@ func included(tokens int64, amount string) string {
 	if tokens == 0 {
 		return credit(amount) + " IU"
 	}
-	return count(tokens) + " tokens, " + credit(amount) + " IU"
+	return english.Count(tokens) + " tokens, " + credit(amount) + " IU"
 }
 
 // next says what follows the period of a subscription.

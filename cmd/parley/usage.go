@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/admin"
+	"github.com/parley-ai/parley/internal/english"
 )
 
 type usage struct {
@@ -66,7 +67,7 @@ func (e *env) usage(r admin.UsageReport) {
 	charges = credits(charges...)
 	rows := make([][]string, len(all))
 	for i, u := range all {
-		rows[i] = []string{u.Group, count(u.Calls), count(u.PromptTokens), count(u.CachedTokens), count(u.CompletionTokens), count(u.PlanTokens), charges[i]}
+		rows[i] = []string{u.Group, english.Count(u.Calls), english.Count(u.PromptTokens), english.Count(u.CachedTokens), english.Count(u.CompletionTokens), english.Count(u.PlanTokens), charges[i]}
 	}
 	e.table(withoutPlan(total.PlanTokens == 0, []column{
 		{head: strings.ToUpper(r.By), cut: true},

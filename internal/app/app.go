@@ -26,6 +26,7 @@ import (
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/config"
 	"github.com/parley-ai/parley/internal/console"
+	"github.com/parley-ai/parley/internal/english"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/refusal"
 	"github.com/parley-ai/parley/internal/routing"
@@ -184,7 +185,7 @@ func (a *App) openBooks(ctx context.Context) (err error) {
 		}
 	}
 	if n := r.recovery; n.Settled+n.Voided > 0 {
-		a.screen.note("recovered %s of the last run: %d settled, %d voided", plural(n.Settled+n.Voided, "call"), n.Settled, n.Voided)
+		a.screen.note("recovered %s of the last run: %d settled, %d voided", english.Plural(n.Settled+n.Voided, "call"), n.Settled, n.Voided)
 	}
 	a.strandedPlans()
 	return a.openLimits(ctx)
@@ -201,7 +202,7 @@ func (a *App) strandedPlans() {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(lost)) {
-		a.screen.note("plans    %s on plan %s, which the configuration does not have: no model for them", plural(lost[id], "account"), id)
+		a.screen.note("plans    %s on plan %s, which the configuration does not have: no model for them", english.Plural(lost[id], "account"), id)
 	}
 }
 

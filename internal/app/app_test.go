@@ -475,9 +475,8 @@ func TestOffline_RefusesAnEmptyDirectory(t *testing.T) {
 func TestWords(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
-		thousands(0): "0", thousands(999): "999", thousands(1904771): "1,904,771", thousands(-1000): "-1,000",
 		minutes(10 * time.Minute): "10 min", minutes(90 * time.Second): "90 s", minutes(0): "0 s",
-		megabytes(98_362_432): "98 MB", plural(1, "call"): "1 call", plural(0, "call"): "0 calls",
+		megabytes(98_362_432): "98 MB",
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)

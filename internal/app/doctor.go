@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/english"
 	"github.com/parley-ai/parley/internal/store"
 )
 
@@ -159,7 +160,7 @@ func (x *examination) books(ctx context.Context, running bool) {
 		x.add("books", Noted, "The schema is older than this build's: the books are proved when they have been brought up to date.", "Start the server; it keeps a backup first.")
 		return
 	}
-	x.add("books", Fine, fmt.Sprintf("Balanced: %s, %s entries, %s.", plural(int(i.Report.Accounts), "account"), thousands(i.Report.Entries), plural(len(i.Report.Invariants), "invariant")), "")
+	x.add("books", Fine, fmt.Sprintf("Balanced: %s, %s, %s.", english.Plural(i.Report.Accounts, "account"), english.Plural(i.Report.Entries, "entry"), english.Plural(len(i.Report.Invariants), "invariant")), "")
 	x.proof(i.Proof, running)
 	x.leftovers(i, running)
 	x.clock(i.Newest)
@@ -179,7 +180,7 @@ func (x *examination) proof(p store.Proof, running bool) {
 		x.add("proof", Wrong, fmt.Sprintf("The last proof is of %s; a running server makes one every day.", p.At.Format(time.RFC3339)),
 			"Look for \"books not proved\" in the server's log; restart it.")
 	default:
-		x.add("proof", Fine, fmt.Sprintf("Balanced at %s, %s entries.", p.At.Format(time.RFC3339), thousands(p.Entries)), "")
+		x.add("proof", Fine, fmt.Sprintf("Balanced at %s, %s.", p.At.Format(time.RFC3339), english.Plural(p.Entries, "entry")), "")
 	}
 }
 
@@ -187,9 +188,9 @@ func (x *examination) proof(p store.Proof, running bool) {
 func (x *examination) leftovers(i store.Inspection, running bool) {
 	switch {
 	case running:
-		x.add("holds", Fine, plural(i.Holds, "stream")+" running.", "")
+		x.add("holds", Fine, english.Plural(i.Holds, "stream")+" running.", "")
 	case i.Holds > 0:
-		x.add("holds", Noted, plural(i.Holds, "stream")+" did not end before the last process did.", "The next start charges what they had delivered; nothing else is to be done.")
+		x.add("holds", Noted, english.Plural(i.Holds, "stream")+" did not end before the last process did.", "The next start charges what they had delivered; nothing else is to be done.")
 	case i.Slots > 0:
 		x.add("holds", Noted, "The last process was killed; no stream was left open.", "The next start clears up; nothing else is to be done.")
 	default:

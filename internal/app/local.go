@@ -10,6 +10,7 @@ import (
 	"github.com/parley-ai/parley/engine"
 	"github.com/parley-ai/parley/internal/admin"
 	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/english"
 )
 
 // openEngine loads the weights of one upstream and says what runs.
@@ -30,7 +31,7 @@ func openEngine(c *config.Config, u config.Upstream, s *screen) (*engine.Engine,
 	}
 	i := e.Info()
 	s.loaded("weights  %s, %s, %s", stem(path), megabytes(i.FileBytes), seconds(time.Since(begin)))
-	s.note("engine   %s, batch %d, context %s, %s", plural(i.Threads, "thread"), i.MaxSequences, thousands(int64(i.Context)), i.Kernel)
+	s.note("engine   %s, batch %d, context %s, %s", english.Plural(i.Threads, "thread"), i.MaxSequences, english.Count(i.Context), i.Kernel)
 	return e, nil
 }
 

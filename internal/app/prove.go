@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/console"
+	"github.com/parley-ai/parley/internal/english"
 	"github.com/parley-ai/parley/internal/ledger"
 )
 
@@ -93,7 +94,7 @@ func (a *App) proveAtStart(ctx context.Context) error {
 		a.screen.note("books    NOT BALANCED; see: parley ledger verify")
 		return nil
 	}
-	a.screen.note("books    balanced, %s entries, %s", thousands(report.Entries), seconds(report.Took))
+	a.screen.note("books    balanced, %s, %s", english.Plural(report.Entries, "entry"), seconds(report.Took))
 	return nil
 }
 

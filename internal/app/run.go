@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/chat"
+	"github.com/parley-ai/parley/internal/english"
 	"github.com/parley-ai/parley/internal/httpserver"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/webhook"
@@ -171,7 +172,7 @@ func (a *App) stop(ctx context.Context, public server, cutCalls context.CancelCa
 	if running == 0 && d.Delay == 0 {
 		a.screen.note("Stopping: no calls running.")
 	} else {
-		a.screen.note("Stopping: %s running, up to %s. Ctrl+C again cuts them.", plural(int(running), "call"), minutes(d.Delay+d.Limit))
+		a.screen.note("Stopping: %s running, up to %s. Ctrl+C again cuts them.", english.Plural(running, "call"), minutes(d.Delay+d.Limit))
 	}
 
 	impatient, give := context.WithCancel(ctx)
@@ -193,7 +194,7 @@ func (a *App) stop(ctx context.Context, public server, cutCalls context.CancelCa
 		err = end(ctx, public)
 	}
 	a.requests.Flush() // before what is told next
-	settled := plural(int(a.calls.ended.Load()-before), "call") + " settled"
+	settled := english.Plural(int(a.calls.ended.Load()-before), "call") + " settled"
 	if err != nil {
 		return fmt.Errorf("calls did not end when they were cut: %w", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/parley-ai/parley/internal/english"
 )
 
 // screen is what a person at the server sees beside the log.
@@ -73,27 +75,7 @@ func newLog(o Options) *slog.Logger {
 
 func mega(n int64) int64 { return (n + 500_000) / 1_000_000 }
 
-func megabytes(n int64) string { return thousands(mega(n)) + " MB" }
-
-// thousands groups digits: "1,904,771".
-func thousands(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	sign := ""
-	if n < 0 {
-		sign, s = "-", s[1:]
-	}
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return sign + s
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return thousands(int64(n)) + " " + noun + "s"
-}
+func megabytes(n int64) string { return english.Count(mega(n)) + " MB" }
 
 // seconds is d for people: "1.3 s".
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s" }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/english"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
 	"github.com/parley-ai/parley/internal/money"
@@ -119,7 +120,7 @@ func (p *billingPage) grants(all []ledger.GrantBalance, now time.Time) {
 		p.Grants = append(p.Grants, r)
 	}
 	if n > 0 {
-		used.Name = plural(n, "grant") + ", used up or ended"
+		used.Name = english.Plural(n, "grant") + ", used up or ended"
 		p.Grants = append(p.Grants, used)
 	}
 }

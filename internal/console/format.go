@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parley-ai/parley/internal/english"
 	"github.com/parley-ai/parley/internal/money"
 )
 
@@ -73,32 +74,16 @@ func decimals(a money.Amount, least, most int, r rounding) string {
 	for len(frac) > least && frac[len(frac)-1] == '0' {
 		frac = frac[:len(frac)-1]
 	}
-	return sign + group(whole) + "." + frac
-}
-
-// group puts commas between thousands.
-func group(digits string) string {
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
+	return sign + english.Group(whole) + "." + frac
 }
 
 // count is an exact number of things: any integer of Go's.
 func count(n any) string {
 	text := fmt.Sprint(n)
 	if digits, negative := strings.CutPrefix(text, "-"); negative {
-		return minus + group(digits)
+		return minus + english.Group(digits)
 	}
-	return group(text)
-}
-
-// plural is "1 key", "2 keys".
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return count(n) + " " + noun + "s"
+	return english.Group(text)
 }
 
 // ago says when something was, as people read it; the title has the exact time. The zero time

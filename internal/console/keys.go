@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/apikey"
+	"github.com/parley-ai/parley/internal/english"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
 	"github.com/parley-ai/parley/internal/money"
@@ -90,7 +91,7 @@ func (s *Server) keys(v *visit) error {
 	if more {
 		older = found[len(found)-1].ID
 	}
-	p.Pager = v.pager(plural(n, "key"), older)
+	p.Pager = v.pager(english.Plural(n, "key"), older)
 	p.Keys, p.Counted = v.keyRows(found, owners)
 	for _, r := range p.Keys {
 		p.Top = max(p.Top, slices.Max(append(r.Week, 0)))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/catalog"
+	"github.com/parley-ai/parley/internal/english"
 	"github.com/parley-ai/parley/internal/money"
 )
 
@@ -50,7 +51,7 @@ func (s *Server) operatorPlans(v *visit) error {
 		p.Plans = append(p.Plans, row)
 	}
 	if n := len(p.Lost); n > 0 {
-		v.say(noteWarn, plural(n, "account")+" on a plan that the configuration does not have.", "No model may be used there. Put the plan back, or change the plan of "+p.Lost[0].Name+".")
+		v.say(noteWarn, english.Plural(n, "account")+" on a plan that the configuration does not have.", "No model may be used there. Put the plan back, or change the plan of "+p.Lost[0].Name+".")
 	}
 	return v.page("operator-plans", "Plans", p)
 }
@@ -165,7 +166,7 @@ func (s *Server) operatorUpstreams(v *visit) error {
 		p.Rows = append(p.Rows, row)
 	}
 	if out > 0 {
-		v.say(noteBad, plural(out, "target")+" out of rotation.", "Calls go to the other targets of their models. One that is out is probed about every second, and serves again with the first call that succeeds.")
+		v.say(noteBad, english.Plural(out, "target")+" out of rotation.", "Calls go to the other targets of their models. One that is out is probed about every second, and serves again with the first call that succeeds.")
 	}
 	return v.page("operator-upstreams", "Upstreams", p)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/audit"
+	"github.com/parley-ai/parley/internal/english"
 )
 
 // System is the server as it stands.
@@ -105,7 +106,7 @@ func (s *Server) operatorSystem(v *visit) error {
 	case "dash":
 		books.Text = "Not proved since the start."
 	default:
-		books.Text = fmt.Sprintf("Balanced at %s UTC: %s entries, %s.", proof.At.UTC().Format("2 Jan 15:04"), count(proof.Report.Entries), took(proof.Report.Took))
+		books.Text = fmt.Sprintf("Balanced at %s UTC: %s, %s.", proof.At.UTC().Format("2 Jan 15:04"), english.Plural(proof.Report.Entries, "entry"), took(proof.Report.Took))
 	}
 	backup, err := v.lastBackup(v.context())
 	if err != nil {
@@ -145,7 +146,7 @@ func (v *visit) lastBackup(ctx context.Context) (Check, error) {
 func uptime(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
-		return plural(int(d/(24*time.Hour)), "day")
+		return english.Plural(int(d/(24*time.Hour)), "day")
 	case d >= time.Hour:
 		return fmt.Sprintf("%d h", int(d.Hours()))
 	}

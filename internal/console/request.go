@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/parley-ai/parley/internal/english"
 	"github.com/parley-ai/parley/internal/explain"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
@@ -91,7 +92,7 @@ func (v *visit) receiptPage(x explain.Explained) receiptPage {
 	if rest != 0 {
 		name := "Not charged"
 		if r.PlanTokens > 0 {
-			name = "Included in the plan: " + plural(r.PlanTokens, "token")
+			name = "Included in the plan: " + english.Plural(r.PlanTokens, "token")
 		}
 		p.Cuts = append(p.Cuts, part{Name: name, Amount: -rest})
 	}
@@ -109,14 +110,14 @@ func lanes(r *ledger.Receipt) []lane {
 	at := func(d time.Duration) float64 { return 100 * float64(min(d, r.Total)) / float64(r.Total) }
 	wait := "Waiting for the first token"
 	if n := r.Attempts - 1; n > 0 {
-		wait += ", after " + plural(n, "failover")
+		wait += ", after " + english.Plural(n, "failover")
 	}
 	if r.FirstToken <= 0 {
 		return []lane{{"Without a token", "w", lasting(r.Total), 0, 100}}
 	}
 	return []lane{
 		{wait, "w", lasting(r.FirstToken), 0, at(r.FirstToken)},
-		{"Answering, " + plural(r.CompletionTokens, "token"), "", lasting(r.Total - r.FirstToken), at(r.FirstToken), 100 - at(r.FirstToken)},
+		{"Answering, " + english.Plural(r.CompletionTokens, "token"), "", lasting(r.Total - r.FirstToken), at(r.FirstToken), 100 - at(r.FirstToken)},
 	}
 }
 

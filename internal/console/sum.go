@@ -3,6 +3,7 @@ package console
 import (
 	"html/template"
 
+	"github.com/parley-ai/parley/internal/english"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 )
@@ -63,7 +64,7 @@ type sumLinks struct{ granted, spent, held string }
 func booksSum(b ledger.Balance, to sumLinks) sum {
 	held := "held"
 	if b.Running > 0 {
-		held = "held by " + plural(b.Running, "running call")
+		held = "held by " + english.Plural(b.Running, "running call")
 	}
 	terms := []term{{"", b.Granted, "granted", to.granted}, {minus, b.Posted, "spent", to.spent}, {minus, b.Held, held, to.held}}
 	if b.Expiring > 0 {

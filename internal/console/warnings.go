@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/parley-ai/parley/internal/english"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/refusal"
 	"github.com/parley-ai/parley/internal/subscription"
@@ -76,7 +77,7 @@ func (v *visit) refusalWarnings() []warning {
 	if !ok || len(refused) == 0 {
 		return nil
 	}
-	n := note{Kind: noteWarn, Bold: plural(len(refused), "call") + " were refused in the last hour.", Rest: "The last one: " + refused[0].Message}
+	n := note{Kind: noteWarn, Bold: english.Plural(len(refused), "call") + " were refused in the last hour.", Rest: "The last one: " + refused[0].Message}
 	if len(refused) == 1 {
 		n.Bold = "1 call was refused in the last hour."
 		n.Rest = refused[0].Message

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/parley-ai/parley/internal/english"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/refusal"
 	"github.com/parley-ai/parley/internal/wire"
@@ -36,7 +37,7 @@ func outcomeOf(r *ledger.Receipt) outcome {
 		return outcome{"bad", "Upstream failed"}
 	}
 	if n := r.Attempts - 1; n > 0 {
-		return outcome{"warn", strconv.Itoa(r.Status) + " after " + plural(n, "failover")}
+		return outcome{"warn", strconv.Itoa(r.Status) + " after " + english.Plural(n, "failover")}
 	}
 	return outcome{"ok", strconv.Itoa(r.Status)}
 }
