@@ -64,6 +64,10 @@ type Summary struct {
 	KeysActive  int    `json:"keys_active"`
 	KeysExpired int    `json:"keys_expired"`
 	KeysRevoked int    `json:"keys_revoked"`
+	// PerDay is what the last full days spent, at most 7 of them; empty before there is one.
+	// LastsUntil is when the credit is used up at that pace; nil beyond 90 days.
+	PerDay     string     `json:"per_day"`
+	LastsUntil *time.Time `json:"lasts_until"`
 	Plan        *Plan  `json:"plan"` // the one that applies; null: the configuration no longer has it
 }
 
