@@ -80,7 +80,7 @@ func (e *env) account(a admin.Account, s admin.Summary) {
 	line("spent", "−", sums[1], "", "")
 	line("held", "−", sums[2], "", running)
 	e.print("%s", strings.Repeat(" ", 16)+strings.Repeat("-", width+3))
-	line("available", " ", sums[3], "IU", "")
+	line("available", " ", sums[3], "IU", lasts(s))
 	e.print("  plan          %s", planLine(a, s.Plan != nil))
 	if s.Plan != nil {
 		e.print("  limits        %s", limits(*s.Plan))
@@ -93,6 +93,23 @@ func (e *env) account(a admin.Account, s admin.Summary) {
 		keys = append(keys, english.Count(s.KeysRevoked)+" revoked")
 	}
 	e.print("  keys          %s", strings.Join(keys, ", "))
+}
+
+// lasts says how long the credit does, where that can be told.
+func lasts(s admin.Summary) string {
+	switch {
+	case s.PerDay == "":
+		return ""
+	case s.LastsUntil == nil:
+		return "    for more than 90 days, at " + perDay(s) + " IU a day"
+	}
+	return "    until about " + s.LastsUntil.UTC().Format("2 Jan 2006") + ", at " + perDay(s) + " IU a day"
+}
+
+// perDay is the pace with two decimals, rounded down.
+func perDay(s admin.Summary) string {
+	whole, digits, _ := strings.Cut(s.PerDay, ".")
+	return group(whole) + "." + (digits + "00")[:2]
 }
 
 // planLine says which plan applies and until when; known, whether there is such a plan.

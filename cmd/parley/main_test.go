@@ -199,10 +199,11 @@ func TestStatement(t *testing.T) {
 	var b bytes.Buffer
 	e := &env{out: &b}
 	limit := func(n int64) *int64 { return &n }
+	until := time.Date(2026, 12, 20, 13, 0, 0, 0, time.UTC)
 	e.account(
 		admin.Account{ID: "acct_01h8", Name: "Example Lab", Plan: "pro", Status: "active", Held: "0.15", Available: "285.47"},
 		admin.Summary{
-			Granted: "500", Spent: "214.38", Running: 3, KeysActive: 4, KeysRevoked: 1,
+			Granted: "500", Spent: "214.38", Running: 3, KeysActive: 4, KeysRevoked: 1, PerDay: "9.901", LastsUntil: &until,
 			Plan: &admin.Plan{ID: "pro", RPM: limit(600), TPM: limit(600_000), Concurrency: limit(64)},
 		},
 	)
@@ -211,7 +212,7 @@ func TestStatement(t *testing.T) {
   spent         − 214.38
   held          −   0.15    3 running calls
                 ---------
-  available       285.47 IU
+  available       285.47 IU    until about 20 Dec 2026, at 9.90 IU a day
   plan          pro
   limits        600 requests, 600,000 tokens per minute, 64 at once
   keys          4 active, 1 revoked

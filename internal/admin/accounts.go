@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -139,7 +140,24 @@ func (s *service) summary(r *http.Request) (any, error) {
 		v := s.planView(p, now)
 		out.Plan = &v
 	}
-	return out, nil
+	return out, s.forecast(r.Context(), a.ID, b.Held, now, &out)
+}
+
+// forecast says how long the credit lasts at the pace of the last days.
+func (s *service) forecast(ctx context.Context, accountID string, held money.Amount, now time.Time, out *Summary) error {
+	pace, err := s.Store.Pace(ctx, accountID, now)
+	if err != nil || pace.Days == 0 {
+		return err
+	}
+	grants, err := s.Store.Grants(ctx, accountID)
+	if err != nil {
+		return err
+	}
+	out.PerDay = pace.PerDay.String()
+	if at, ok := ledger.RunOut(now, grants, held, pace.PerDay); ok {
+		out.LastsUntil = &at
+	}
+	return nil
 }
 
 // mostPriority bounds the priorities of grants.

@@ -65,6 +65,7 @@ type archive interface {
 	Statement(ctx context.Context, accountID string, from, to time.Time) (ledger.Statement, error)
 	AuditLog(ctx context.Context, target string, limit int) ([]audit.Entry, error)
 	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
+	Pace(ctx context.Context, accountID string, now time.Time) (ledger.Pace, error)
 	Backup(ctx context.Context, to string) (ledger.Report, error)
 	outbox
 	Refusals(ctx context.Context, f refusal.Filter) ([]refusal.Record, error)

@@ -26,7 +26,7 @@ func (s *service) auditLog(r *http.Request) (any, error) {
 	out := make([]AuditEntry, 0, len(list))
 	for _, e := range list {
 		out = append(out, AuditEntry{
-			Seq: e.Seq, At: e.At, Actor: e.Actor, Action: string(e.Action), Target: e.Target,
+			Seq: e.Seq, At: e.At, Actor: e.Actor, Action: string(e.Action), Target: e.Target, Origin: e.Origin,
 			Before: raw(e.Before), After: raw(e.After), Hash: e.Hash,
 		})
 	}

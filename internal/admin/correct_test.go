@@ -13,6 +13,11 @@ import (
 // charge makes a call of the account that costs 2.5 IU and returns its id.
 func (h *house) charge(t *testing.T, accountID string) string {
 	t.Helper()
+	return h.chargeAt(t, accountID, time.Now())
+}
+
+func (h *house) chargeAt(t *testing.T, accountID string, at time.Time) string {
+	t.Helper()
 	m, ok := h.offer.Lookup("svc-pulse", time.Now())
 	if !ok {
 		t.Fatal("svc-pulse is not on offer")
@@ -21,7 +26,7 @@ func (h *house) charge(t *testing.T, accountID string) string {
 	hold, err := h.ledger.Reserve(ledger.Call{
 		RequestID: id, CompletionID: ident.CompletionID(), AccountID: accountID, KeyID: "key_x", Model: m.ID,
 		PriceID: m.PriceID, Price: money.Price{Input: 50_000, CachedInput: 50_000, Output: 100_000}, PlanVersion: "plan_x",
-		CreatedAt: time.Now(), PromptTokens: 10_000, Output: 20_000, LeastOutput: 20_000,
+		CreatedAt: at, PromptTokens: 10_000, Output: 20_000, LeastOutput: 20_000,
 	})
 	if err != nil {
 		t.Fatal(err)

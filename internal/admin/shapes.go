@@ -64,7 +64,11 @@ type Summary struct {
 	KeysActive  int    `json:"keys_active"`
 	KeysExpired int    `json:"keys_expired"`
 	KeysRevoked int    `json:"keys_revoked"`
-	Plan        *Plan  `json:"plan"` // the one that applies; null: the configuration no longer has it
+	// PerDay is what the last full days spent, at most 7 of them; empty before there is one.
+	// LastsUntil is when the credit is used up at that pace; nil beyond 90 days.
+	PerDay     string     `json:"per_day"`
+	LastsUntil *time.Time `json:"lasts_until"`
+	Plan       *Plan      `json:"plan"` // the one that applies; null: the configuration no longer has it
 }
 
 // NewCredit asks for credit. The same Ref adds once; an empty one adds every time.
@@ -192,6 +196,7 @@ type AuditEntry struct {
 	Actor  string          `json:"actor"`
 	Action string          `json:"action"`
 	Target string          `json:"target"`
+	Origin string          `json:"origin"` // the address that it came from; empty: the server's machine
 	Before json.RawMessage `json:"before"`
 	After  json.RawMessage `json:"after"`
 	Hash   string          `json:"hash"`

@@ -161,7 +161,11 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.log.Info("operator", "token", t.ID, "method", r.Method, "path", r.URL.Path)
-	r = r.Clone(r.Context())
+	ctx := r.Context()
+	if a := g.address(r); a.IsValid() {
+		ctx = audit.WithOrigin(ctx, a.String())
+	}
+	r = r.Clone(ctx)
 	r.Header.Set(actorHeader, "token "+t.Name) // whatever the caller says of itself
 	// A writer without deadlines, as in some tests, is no reason to fail.
 	_ = http.NewResponseController(w).SetReadDeadline(now.Add(bodyTimeout))

@@ -48,3 +48,26 @@ func TestUsage(t *testing.T) {
 		t.Errorf("the line of usage is %+v", l)
 	}
 }
+
+// TestSummary_Forecast: with a full day of use an account is told until when its credit lasts.
+func TestSummary_Forecast(t *testing.T) {
+	t.Parallel()
+	h, ctx := open(t), t.Context()
+	id := h.lab(t).ID
+	if s, err := h.Summary(ctx, id); err != nil || s.PerDay != "" || s.LastsUntil != nil {
+		t.Errorf("before any use: %+v, %v", s, err)
+	}
+	day := time.Now().UTC().Truncate(24 * time.Hour)
+	h.chargeAt(t, id, day.Add(-72*time.Hour)) // its day is not a full one
+	h.chargeAt(t, id, day.Add(-time.Hour))
+	s, err := h.Summary(ctx, id)
+	if !day.Equal(time.Now().UTC().Truncate(24 * time.Hour)) {
+		t.Skip("the day ended during the test")
+	}
+	if err != nil || s.PerDay != "1.25" || s.LastsUntil == nil {
+		t.Fatalf("Summary = %+v, %v", s, err)
+	}
+	if left := time.Until(*s.LastsUntil).Round(time.Hour); left != 6*24*time.Hour {
+		t.Errorf("7.5 IU at 1.25 a day last for %v", left)
+	}
+}

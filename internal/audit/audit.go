@@ -64,6 +64,7 @@ type Entry struct {
 	Actor         string
 	Action        Action
 	Target        string // the id of what was changed
+	Origin        string // the address that it came from; empty where it came from the machine itself
 	Before, After string
 	Prev, Hash    string // SHA-256, in hexadecimal digits; Prev of the first is empty
 }
@@ -94,9 +95,11 @@ type Filter struct {
 // microsecond.
 func (e *Entry) Sum() string {
 	h := sha256.New()
-	for _, field := range []string{
-		strconv.FormatInt(e.Seq, 10), strconv.FormatInt(e.At.UnixMicro(), 10), e.Actor, string(e.Action), e.Target, e.Before, e.After, e.Prev,
-	} {
+	fields := []string{strconv.FormatInt(e.Seq, 10), strconv.FormatInt(e.At.UnixMicro(), 10), e.Actor, string(e.Action), e.Target, e.Before, e.After, e.Prev}
+	if e.Origin != "" {
+		fields = append(fields, e.Origin) // entries of before there were any have no such field
+	}
+	for _, field := range fields {
 		fmt.Fprintf(h, "%d:%s,", len(field), field) // no two entries are the same text
 	}
 	return hex.EncodeToString(h.Sum(nil))
@@ -131,7 +134,21 @@ func State(v any) string {
 	return string(text)
 }
 
-type actorKey struct{}
+type (
+	actorKey  struct{}
+	originKey struct{}
+)
+
+// WithOrigin returns a context whose changes come from address.
+func WithOrigin(ctx context.Context, address string) context.Context {
+	return context.WithValue(ctx, originKey{}, address)
+}
+
+// Origin is the address that the changes of ctx come from; empty when none was named.
+func Origin(ctx context.Context) string {
+	address, _ := ctx.Value(originKey{}).(string)
+	return address
+}
 
 // WithActor returns a context whose changes are made by actor.
 func WithActor(ctx context.Context, actor string) context.Context {

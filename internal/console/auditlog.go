@@ -36,6 +36,7 @@ type auditRow struct {
 	At                time.Time
 	Who, What, Target string
 	Facts             string // of it, as the log has them
+	From              string // the address; empty of who is no member of the account
 }
 
 // actionWords say what was done, as people would.
@@ -143,6 +144,7 @@ func (v *visit) auditRow(e *audit.Entry, names map[string]string) auditRow {
 	r := auditRow{Seq: e.Seq, At: e.At, Who: names[e.Actor], What: actionWords[e.Action], Facts: e.After}
 	switch {
 	case r.Who != "":
+		r.From = e.Origin
 	case e.Actor == audit.System:
 		r.Who = "Parley"
 	case strings.HasPrefix(e.Actor, ident.Member):
@@ -172,7 +174,7 @@ func (s *Server) auditCSV(v *visit) error {
 		return err
 	}
 	w := v.csvFile("audit.csv")
-	_ = w.Write([]string{"at", "seq", "actor", "who", "action", "target", "name", "before", "after"}) // errors stay with w
+	_ = w.Write([]string{"at", "seq", "actor", "who", "action", "target", "name", "from", "before", "after"}) // errors stay with w
 	for v.auditLines(w, list, names) && len(list) == f.Limit {
 		f.Before = list[len(list)-1].Seq
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(v.context()), deadline)
@@ -191,7 +193,7 @@ func (v *visit) auditLines(w *csv.Writer, list []audit.Entry, names map[string]s
 	for _, e := range list {
 		r := v.auditRow(&e, names)
 		_ = w.Write([]string{
-			e.At.UTC().Format(time.RFC3339Nano), strconv.FormatInt(e.Seq, 10), cell(e.Actor), cell(r.Who), string(e.Action), e.Target, cell(r.Target), cell(e.Before), cell(e.After),
+			e.At.UTC().Format(time.RFC3339Nano), strconv.FormatInt(e.Seq, 10), cell(e.Actor), cell(r.Who), string(e.Action), e.Target, cell(r.Target), r.From, cell(e.Before), cell(e.After),
 		})
 	}
 	w.Flush()

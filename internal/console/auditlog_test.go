@@ -66,3 +66,31 @@ func TestAudit(t *testing.T) {
 		}
 	}
 }
+
+// TestAuditLog_From: an entry has the address that a member's change came from; an operator's is
+// the operators' to see.
+func TestAuditLog_From(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner, op := w.person("ada@example.test", false, w.lab, member.Owner), w.operator()
+	page := text(t, w.ask("POST", "/keys/new", owner, w.filled("/keys/new", owner, "name", "web", "expires", "90")))
+	if !secretText.MatchString(page) {
+		t.Fatal(page)
+	}
+	w.sent("/operator/accounts/"+w.lab.ID+"/credit", op, w.creditForm(w.lab, op, "5", "", "gift"))
+	if e := w.last(w.lab); e.Action != audit.CreditGrant || e.Origin != "192.0.2.7" {
+		t.Errorf("the operator's change is %+v", e)
+	}
+	list := text(t, w.ask("GET", "/audit", owner, nil))
+	if n := strings.Count(list, "192.0.2.7"); n != 1 || !strings.Contains(list, "added credit") {
+		t.Errorf("the page has %d addresses:\n%s", n, list)
+	}
+	for _, l := range readCSV(t, text(t, w.ask("GET", "/audit/csv", owner, nil))) {
+		if made := l["action"] == string(audit.KeyCreate); made != (l["from"] == "192.0.2.7") {
+			t.Errorf("the file has %v", l)
+		}
+	}
+	if n := strings.Count(text(t, w.ask("GET", "/operator/audit?target="+w.lab.ID, op, nil)), "192.0.2.7"); n != 1 {
+		t.Errorf("the operator sees %d addresses", n)
+	}
+}

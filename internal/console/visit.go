@@ -39,6 +39,9 @@ type visit struct {
 
 func (s *Server) newVisit(w http.ResponseWriter, r *http.Request, rt route) *visit {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	if a := s.Address(r); a.IsValid() {
+		r = r.WithContext(audit.WithOrigin(r.Context(), a.String()))
+	}
 	return &visit{s: s, w: w, r: r, route: rt, id: ident.RequestID(), now: s.Now()}
 }
 

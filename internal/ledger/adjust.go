@@ -26,6 +26,7 @@ type Debit struct {
 	Amount    money.Amount
 	Reason    string
 	Actor     string
+	Origin    string // see [audit.Entry]
 	CreatedAt time.Time
 }
 
@@ -50,7 +51,7 @@ func (l *Ledger) Adjust(ctx context.Context, accountID string, amount money.Amou
 	if err := b.take(-amount); err != nil {
 		return err
 	}
-	d := &Debit{ID: ident.New(ident.Debit), AccountID: accountID, Amount: -amount, Reason: reason, Actor: audit.Actor(ctx), CreatedAt: now()}
+	d := &Debit{ID: ident.New(ident.Debit), AccountID: accountID, Amount: -amount, Reason: reason, Actor: audit.Actor(ctx), Origin: audit.Origin(ctx), CreatedAt: now()}
 	p := &pending{op: Op{Debit: d}, done: make(chan struct{})}
 	p.apply = func(Result) { b.spend(d.Amount) }
 	l.send(p, false)

@@ -128,7 +128,7 @@ func (l *Ledger) Redeem(ctx context.Context, accountID, text string) (Code, erro
 	}
 	g := Grant{
 		ID: ident.New(ident.Grant), AccountID: accountID, Kind: c.Kind, Amount: c.Amount, Priority: c.Kind.Priority(),
-		Note: c.Note, Source: "code:" + c.ID, Actor: audit.Actor(ctx), CreatedAt: at,
+		Note: c.Note, Source: "code:" + c.ID, Actor: audit.Actor(ctx), Origin: audit.Origin(ctx), CreatedAt: at,
 	}
 	b := l.book(accountID)
 	if err := b.announce(c.Amount, 0); err != nil {

@@ -55,6 +55,7 @@ type Grant struct {
 	RequestID string // of the charge that a Refund gives back
 	Paid      int64  // for it, in the smallest unit of the payment's currency; 0 where nobody says
 	Actor     string // set by Grant
+	Origin    string // the same; only the audit log keeps it
 	CreatedAt time.Time
 	ExpiresAt time.Time // zero is never
 	// Subscription and Period say which paid period includes it; empty for what an
@@ -150,7 +151,7 @@ func (l *Ledger) Grant(ctx context.Context, g Grant) (Granted, error) {
 	if g.Priority == 0 {
 		g.Priority = g.Kind.Priority()
 	}
-	g.ID, g.Actor, g.CreatedAt = ident.New(ident.Grant), audit.Actor(ctx), now()
+	g.ID, g.Actor, g.Origin, g.CreatedAt = ident.New(ident.Grant), audit.Actor(ctx), audit.Origin(ctx), now()
 	if !g.ExpiresAt.IsZero() && !g.ExpiresAt.After(g.CreatedAt) {
 		return Granted{}, ErrExpiry
 	}

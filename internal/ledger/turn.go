@@ -15,6 +15,7 @@ import (
 type Turned struct {
 	subscription.Turn
 	Actor  string
+	Origin string // see [audit.Entry]
 	Grants []Grant
 }
 
@@ -34,12 +35,12 @@ func (l *Ledger) Turn(ctx context.Context, t subscription.Turn) error {
 	if t.Credit < 0 || t.Credit > money.MaxAmount || t.Tokens < 0 || t.Tokens > int64(money.MaxAmount) {
 		return ErrAmount
 	}
-	op := &Turned{Turn: t, Actor: audit.Actor(ctx)}
+	op := &Turned{Turn: t, Actor: audit.Actor(ctx), Origin: audit.Origin(ctx)}
 	for u, amount := range [...]money.Amount{Credit: t.Credit, Tokens: money.Amount(t.Tokens)} {
 		if amount > 0 {
 			op.Grants = append(op.Grants, Grant{
 				ID: ident.New(ident.Grant), AccountID: t.Next.AccountID, Kind: Included, Unit: Unit(u), Amount: amount,
-				Priority: Included.Priority(), Note: "included in " + t.Next.Plan, Source: t.Source(), Actor: op.Actor,
+				Priority: Included.Priority(), Note: "included in " + t.Next.Plan, Source: t.Source(), Actor: op.Actor, Origin: op.Origin,
 				CreatedAt: t.At, ExpiresAt: t.Next.IncludedUntil(), Subscription: t.Next.ID, Period: t.Next.Period,
 			})
 		}

@@ -11,7 +11,11 @@ import (
 	"github.com/parley-ai/parley/internal/audit"
 )
 
-const auditColumns = `seq, at, actor, action, target, before, after, prev_hash, hash`
+// auditFacts are the columns of every schema.
+const (
+	auditFacts   = `seq, at, actor, action, target, before, after, prev_hash, hash`
+	auditColumns = auditFacts + `, origin`
+)
 
 // record adds to the audit log what the transaction of q has changed. before and after
 // are nil where there was or is nothing.
@@ -32,9 +36,15 @@ func record(ctx context.Context, q querier, e audit.Entry, before, after any) er
 	if after != nil {
 		e.After = audit.State(after)
 	}
+	if e.Origin == "" {
+		e.Origin = audit.Origin(ctx)
+	}
 	e.Follow(head[0][0].(int64), head[0][1].(string))
-	_, err = q.run(ctx, `INSERT INTO audit_log (`+auditColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		e.Seq, micros(e.At), e.Actor, string(e.Action), e.Target, e.Before, e.After, e.Prev, e.Hash)
+	columns, marks, values := auditFacts, `?, ?, ?, ?, ?, ?, ?, ?, ?`, []any{e.Seq, micros(e.At), e.Actor, string(e.Action), e.Target, e.Before, e.After, e.Prev, e.Hash}
+	if e.Origin != "" { // a backup of an older schema, which has no such column, has no such entry
+		columns, marks, values = auditColumns, marks+`, ?`, append(values, e.Origin)
+	}
+	_, err = q.run(ctx, `INSERT INTO audit_log (`+columns+`) VALUES (`+marks+`)`, values...)
 	if err != nil {
 		return err
 	}
@@ -78,7 +88,7 @@ func (d *DB) AuditPage(ctx context.Context, f audit.Filter) ([]audit.Entry, erro
 
 func scanEntry(rs *sql.Rows, e *audit.Entry) error {
 	var at sql.NullInt64
-	err := rs.Scan(&e.Seq, &at, &e.Actor, &e.Action, &e.Target, &e.Before, &e.After, &e.Prev, &e.Hash)
+	err := rs.Scan(&e.Seq, &at, &e.Actor, &e.Action, &e.Target, &e.Before, &e.After, &e.Prev, &e.Hash, &e.Origin)
 	e.At = instant(at)
 	return err
 }

@@ -132,7 +132,7 @@ func TestAudit_Tampered(t *testing.T) {
 		"the end cut off":   {`DELETE FROM audit_log WHERE seq > 5`, "it ends at entry 5, its head says"},
 		"all of it deleted": {`DELETE FROM audit_log`, "it ends at entry 0"},
 		"two exchanged":     {`UPDATE audit_log SET seq = CASE seq WHEN 3 THEN -4 WHEN 4 THEN -3 ELSE seq END; UPDATE audit_log SET seq = -seq WHERE seq < 0`, "entry 3 does not follow"},
-		"one put in": {`INSERT INTO audit_log SELECT seq + 1, at, actor, action, target, before, after, hash, hash
+		"one put in": {`INSERT INTO audit_log SELECT seq + 1, at, actor, action, target, before, after, hash, hash, origin
 			FROM audit_log WHERE seq = (SELECT max(seq) FROM audit_log)`, "was changed"},
 		"the head deleted": {`DELETE FROM audit_head`, "its head says -1"},
 	} {

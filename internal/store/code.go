@@ -136,7 +136,7 @@ func (b *batch) redeem(ctx context.Context, r *ledger.Redemption) (res ledger.Re
 	if err != nil {
 		return res, err
 	}
-	err = record(ctx, b, audit.Entry{At: g.CreatedAt, Actor: g.Actor, Action: audit.CodeRedeem, Target: c.ID}, nil,
+	err = record(ctx, b, audit.Entry{At: g.CreatedAt, Actor: g.Actor, Origin: g.Origin, Action: audit.CodeRedeem, Target: c.ID}, nil,
 		codeShape{Amount: g.Amount.String(), Kind: string(g.Kind), Note: g.Note, AccountID: g.AccountID, GrantID: g.ID})
 	return ledger.Result{Applied: true, At: g.CreatedAt}, err
 }

@@ -134,7 +134,7 @@ func (b *batch) grant(ctx context.Context, g *ledger.Grant) (ledger.Result, erro
 	case ledger.Adjust:
 		action = audit.CreditAdjust
 	}
-	err = record(ctx, b, audit.Entry{At: g.CreatedAt, Actor: g.Actor, Action: action, Target: g.AccountID}, nil, creditState{
+	err = record(ctx, b, audit.Entry{At: g.CreatedAt, Actor: g.Actor, Origin: g.Origin, Action: action, Target: g.AccountID}, nil, creditState{
 		ID: g.ID, Kind: string(g.Kind), Amount: g.Amount.String(), Reason: g.Note, Source: g.Source, RequestID: g.RequestID, ExpiresAt: moment(g.ExpiresAt),
 	})
 	return ledger.Result{Applied: true, At: g.CreatedAt}, err
@@ -262,7 +262,7 @@ func (b *batch) debit(ctx context.Context, d *ledger.Debit) (ledger.Result, erro
 	if err := b.addDebit(ctx, d); err != nil {
 		return ledger.Result{}, err
 	}
-	err := record(ctx, b, audit.Entry{At: d.CreatedAt, Actor: d.Actor, Action: audit.CreditAdjust, Target: d.AccountID}, nil,
+	err := record(ctx, b, audit.Entry{At: d.CreatedAt, Actor: d.Actor, Origin: d.Origin, Action: audit.CreditAdjust, Target: d.AccountID}, nil,
 		creditState{ID: d.ID, Amount: (-d.Amount).String(), Reason: d.Reason})
 	return ledger.Result{Applied: true}, err
 }

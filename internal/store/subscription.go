@@ -132,7 +132,7 @@ func (b *batch) turn(ctx context.Context, t *ledger.Turned) (res ledger.Result, 
 	}
 	after := subscriptionState(next)
 	after.IncludedTokens, after.IncludedCredit = t.Tokens, t.Credit.String()
-	err = record(ctx, b, audit.Entry{At: t.At, Actor: t.Actor, Action: audit.Subscription(string(t.Action)), Target: next.AccountID}, before, after)
+	err = record(ctx, b, audit.Entry{At: t.At, Actor: t.Actor, Origin: t.Origin, Action: audit.Subscription(string(t.Action)), Target: next.AccountID}, before, after)
 	return ledger.Result{Applied: true, At: t.At}, err
 }
 
