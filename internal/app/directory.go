@@ -120,8 +120,11 @@ func writePID(f *os.File) error {
 	return err
 }
 
-// unlock forgets the pid and lets the next process in.
-func unlock(f *os.File) error { return errors.Join(f.Truncate(0), f.Close()) }
+// unlock forgets the pid and lets the next process in, at once: closing f does that only when no
+// child has it, and one that is being started has until it is another program.
+func unlock(f *os.File) error {
+	return errors.Join(f.Truncate(0), syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+}
 
 // exists reports whether dir has been used by Parley before.
 func exists(dir string) bool {

@@ -110,6 +110,7 @@ func (x *examination) lock() (running bool) {
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
 	switch {
 	case err == nil:
+		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) // see unlock
 		x.add("lock", Fine, "No process uses the directory.", "")
 		return false
 	case !errors.Is(err, syscall.EWOULDBLOCK):

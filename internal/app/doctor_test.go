@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,6 +34,32 @@ func standings(t *testing.T, dir string, free uint64, now time.Time) (map[string
 		}
 	}
 	return got, x.findings
+}
+
+// A child that is being started has all files of its parent for a moment: a lock that is given back
+// must be free all the same.
+func TestUnlock_BesideChild(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f, err := lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := syscall.Dup(int(f.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(child)
+	if err := unlock(f); err != nil {
+		t.Fatal(err)
+	}
+	again, err := lock(dir)
+	if err != nil {
+		t.Fatalf("the lock was given back and is held: %v", err)
+	}
+	if err := unlock(again); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestExamine(t *testing.T) {

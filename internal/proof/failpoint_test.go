@@ -72,7 +72,7 @@ func (f *figures) die(t *testing.T, o order, ws *witnesses) {
 	must(t, err)
 	exe, err := os.Executable()
 	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, exe)
 	cmd.Env = append(os.Environ(), victimOrder+"="+string(text))

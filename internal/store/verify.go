@@ -211,7 +211,7 @@ type law func(ctx context.Context, tx reader) (ledger.Invariant, error)
 // laws are all of them: those that a query can prove, and the audit log's.
 func laws() []law {
 	var all []law
-	for _, inv := range slices.Concat(invariants, planLaws) {
+	for _, inv := range slices.Concat(invariants, planLaws, paymentLaws) {
 		all = append(all, func(ctx context.Context, tx reader) (ledger.Invariant, error) {
 			var (
 				what      string

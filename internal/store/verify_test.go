@@ -50,8 +50,8 @@ func clean(t testing.TB, db *store.DB) {
 			t.Errorf("%s: %s", i.Name, i.Detail)
 		}
 	}
-	if !rep.OK() || len(rep.Invariants) != 21 {
-		t.Errorf("Verify proves %d laws, OK() = %v, want 21 and true", len(rep.Invariants), rep.OK())
+	if !rep.OK() || len(rep.Invariants) != 22 {
+		t.Errorf("Verify proves %d laws, OK() = %v, want 22 and true", len(rep.Invariants), rep.OK())
 	}
 	if got := query[string](t, db, `PRAGMA integrity_check`); got != "ok" {
 		t.Errorf("integrity_check says %s", got)

@@ -36,8 +36,8 @@ type tests struct {
 var targets = []target{
 	{"internal/money", []tests{{30 * time.Second, []string{"./internal/money"}}}},
 	{"internal/ledger", []tests{
-		{10 * time.Second, []string{"./internal/ledger/simulation", "-run=Simulation$|Core", "-args", "-histories=100"}},
-		{60 * time.Second, []string{"./internal/ledger", "-short"}},
+		{30 * time.Second, []string{"./internal/ledger/simulation", "-run=Simulation$|Core", "-args", "-histories=100"}},
+		{3 * time.Minute, []string{"./internal/ledger", "-short"}},
 	}},
 }
 

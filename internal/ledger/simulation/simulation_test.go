@@ -61,7 +61,7 @@ func TestSimulation(t *testing.T) {
 }
 
 // A seed that fails would be of no use if it did not fail again. Whoever has waited for a commit
-// lets time pass before its next act, so that no two ever act at once.
+// lets time pass before its next act, and everybody has moments of its own.
 func TestSimulation_Repeats(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(100) {
@@ -153,13 +153,13 @@ func (w *world) live(before *memory) *memory {
 		return before // its progress was not reset: the next start finds it again
 	}
 	var wg sync.WaitGroup
-	for range 2 + w.chance.IntN(4) {
-		chance := w.fork()
+	for i := range 2 + w.chance.IntN(4) {
+		chance := actor{w.fork(), laneCallers + int64(i)}
 		wg.Go(func() { p.caller(chance) })
 	}
-	chance := w.fork()
+	chance := actor{w.fork(), laneOperator}
 	wg.Go(func() { p.operator(chance) })
-	pass(time.Duration(w.chance.Int64N(int64(100 * time.Millisecond))))
+	lapse(time.Duration(w.chance.Int64N(int64(100*time.Millisecond))), laneKill)
 	p.kill()
 	wg.Wait()
 	if err := p.Close(); err != nil && !errors.Is(err, errDead) {
@@ -219,9 +219,9 @@ func (p *process) seen(f func()) {
 
 // caller makes calls until the ledger ends. Between any two of its acts time passes, so
 // that the order of everybody's acts is that of their times.
-func (p *process) caller(chance *rand.Rand) {
+func (p *process) caller(chance actor) {
 	for {
-		think(chance)
+		chance.think()
 		failed := p.Err() != nil
 		stop := p.call(chance)
 		if failed && !stop {
@@ -234,9 +234,13 @@ func (p *process) caller(chance *rand.Rand) {
 	}
 }
 
-func think(chance *rand.Rand) {
-	pass(time.Duration(1 + chance.Int64N(int64(4*time.Millisecond))))
+// actor is one of those who act, by chance and in a lane.
+type actor struct {
+	*rand.Rand
+	lane int64
 }
+
+func (a actor) think() { lapse(time.Duration(1+a.Int64N(int64(4*time.Millisecond))), a.lane) }
 
 // observe asks for what everybody may ask at any moment.
 func (p *process) observe() {
@@ -252,7 +256,7 @@ func (p *process) observe() {
 	}
 }
 
-func (p *process) call(chance *rand.Rand) (stop bool) {
+func (p *process) call(chance actor) (stop bool) {
 	p.world.mu.Lock()
 	p.world.names++
 	c := &call{id: fmt.Sprintf("req_%05d", p.world.names), stream: chance.IntN(2) == 0}
@@ -274,7 +278,7 @@ func (p *process) call(chance *rand.Rand) (stop bool) {
 	made := chance.IntN(h.OutputLimit() + 1)
 	if c.stream {
 		made, err = p.stream(c, h, made, chance)
-		think(chance)
+		chance.think()
 		switch {
 		case err != nil && !errors.Is(err, ledger.ErrUnavailable): // the credit has ended, and the answer with it
 			p.world.count(&p.world.short)
@@ -282,7 +286,7 @@ func (p *process) call(chance *rand.Rand) (stop bool) {
 			return errors.Is(h.Void(ledger.Outcome{}), ledger.ErrUnavailable) || p.Available() != nil
 		}
 	} else {
-		think(chance)
+		chance.think()
 	}
 	if made == 0 {
 		_ = h.Void(ledger.Outcome{Ending: ledger.EndUpstreamError}) // once only: it cannot fail
@@ -304,16 +308,16 @@ func (p *process) call(chance *rand.Rand) (stop bool) {
 
 // stream shows made tokens, each covered and noted before it is shown, or as many as are
 // paid for, and returns how many. It fails as Persist, Durable and Cover do.
-func (p *process) stream(c *call, h *ledger.Hold, made int, chance *rand.Rand) (int, error) {
+func (p *process) stream(c *call, h *ledger.Hold, made int, chance actor) (int, error) {
 	if err := h.Persist(); err != nil {
 		return 0, err
 	}
-	think(chance)
+	chance.think()
 	if err := h.Durable(); err != nil {
 		return 0, err
 	}
 	for n := range made {
-		think(chance)
+		chance.think()
 		if err := h.Cover(n + 1); err != nil {
 			return n, err
 		}
@@ -329,11 +333,11 @@ func (p *process) stream(c *call, h *ledger.Hold, made int, chance *rand.Rand) (
 }
 
 // operator grants, takes, gives back and lets grants end, by a clock that jumps.
-func (p *process) operator(chance *rand.Rand) {
+func (p *process) operator(chance actor) {
 	ctx := context.Background()
 	for n := 0; p.Available() == nil; n++ {
-		think(chance)
-		switch chance.IntN(8) {
+		chance.think()
+		switch chance.IntN(9) {
 		case 0, 1:
 			g := ledger.Grant{AccountID: account, Amount: money.Amount(1 + chance.IntN(3000))}
 			if chance.IntN(2) == 0 {
@@ -351,12 +355,39 @@ func (p *process) operator(chance *rand.Rand) {
 			p.world.mu.Unlock()
 			_, _ = p.Refund(ctx, name, money.Amount(chance.IntN(200)), "")
 		case 4:
-			_ = p.Turn(ctx, period(chance))
+			_ = p.Turn(ctx, period(chance.Rand))
+		case 5:
+			p.reverse(ctx, chance)
 		default:
 			jump := time.Duration(chance.Int64N(int64(400*time.Millisecond))) - 100*time.Millisecond
 			_, _ = p.ExpireDue(ctx, time.Now().Add(jump))
 		}
 		p.observe()
+	}
+}
+
+// reverse tells that some of a grant with a source was paid back.
+func (p *process) reverse(ctx context.Context, chance actor) {
+	p.world.mu.Lock()
+	var paid []ledger.Payment
+	for _, g := range p.world.grants {
+		if g.Source != "" && g.Unit == ledger.Credit && g.Kind == ledger.Prepaid {
+			paid = append(paid, ledger.Payment{AccountID: g.AccountID, Source: g.Source, Credit: g.Amount, Paid: 10})
+		}
+	}
+	p.world.mu.Unlock()
+	if len(paid) == 0 {
+		return
+	}
+	r := ledger.Reversal{
+		Payment: paid[chance.IntN(len(paid))], Source: fmt.Sprint("evt_", chance.IntN(30)), // several times
+		Part: fmt.Sprint("part_", chance.IntN(2)),
+	}
+	r.Due = r.Payment.Share(chance.Int64N(12), 10)
+	before := p.Balance(account)
+	got, err := p.Reverse(ctx, r)
+	if err == nil && (got.Taken < 0 || got.WrittenOff < 0 || got.Taken+got.WrittenOff > r.Due || got.Taken > 0 && before.Granted == 0) {
+		p.world.found("Reverse of %+v = %+v", r, got)
 	}
 }
 

@@ -23,9 +23,16 @@ type rows struct {
 	charges         map[string]ledger.Receipt
 	debits          money.Amount
 	budgets         map[string]money.Amount // spent
+	reversed        []reversed
 	extended        int
 	broken          []string // laws that a commit broke
 	trace           []string
+}
+
+// reversed is a message of a payment that went back, and what was taken and written off for it.
+type reversed struct {
+	source, payment, part string
+	amount                money.Amount
 }
 
 // purse is what an account has of one unit.
@@ -77,9 +84,9 @@ var _ ledger.Store = (*disk)(nil)
 
 func (d *disk) Commit(_ context.Context, ops []ledger.Op) ([]ledger.Result, error) {
 	end, before, after := d.begin(len(ops))
-	pass(before)
+	lapse(before, laneDisk)
 	results, err := d.finish(ops, end)
-	pass(after)
+	lapse(after, laneDisk)
 	return results, err
 }
 
@@ -88,6 +95,29 @@ func pass(d time.Duration) {
 	if d > 0 {
 		<-time.After(d)
 	}
+}
+
+// Everybody in a history has a lane: nanoseconds of its own, so that no two ever act at once.
+const (
+	laneReads = iota
+	laneDisk
+	laneKill
+	laneOperator
+	laneCallers // and those after it
+	lanes       = 16
+)
+
+// lapse lets about d pass, until a moment of the lane; no time where d is 0.
+func lapse(d time.Duration, lane int64) {
+	if d <= 0 {
+		return
+	}
+	now := time.Now().UnixNano()
+	to := now + int64(d)
+	if to += lane - to%lanes; to <= now {
+		to += lanes
+	}
+	pass(time.Duration(to - now))
 }
 
 // begin decides what happens to a commit, and how long before and after it is durable.
@@ -163,6 +193,8 @@ func (r *rows) apply(op ledger.Op) ledger.Result {
 		return ledger.Result{Applied: true}
 	case op.Turn != nil:
 		return r.turn(op.Turn)
+	case op.Reverse != nil:
+		return r.reverse(op.Reverse)
 	}
 	panic("an op without a change")
 }
@@ -291,6 +323,30 @@ func (r *rows) expire(e *ledger.Expire) ledger.Result {
 	return res
 }
 
+// reverse takes what is due and was not taken before, once a message.
+func (r *rows) reverse(v *ledger.Reversal) (res ledger.Result) {
+	due, left := v.Due, v.Payment.Credit
+	for _, old := range r.reversed {
+		if old.source == v.Source {
+			return res
+		}
+		if old.payment == v.Payment.Source {
+			left -= old.amount
+			if old.part == v.Part {
+				due -= old.amount
+			}
+		}
+	}
+	due = max(0, min(due, left))
+	res = ledger.Result{Applied: true, Amount: min(due, v.Most)}
+	res.Left = due - res.Amount
+	r.note("reverse %d, %d written off", res.Amount, res.Left)
+	r.reversed = append(r.reversed, reversed{v.Source, v.Payment.Source, v.Part, due})
+	r.posted[purse{v.Payment.AccountID, ledger.Credit}] += res.Amount
+	r.debits += res.Amount
+	return res
+}
+
 // check holds the rows to the laws of the books.
 func (r *rows) check() {
 	spent := func(of purse, r *ledger.Receipt, credit money.Amount) money.Amount {
@@ -374,7 +430,7 @@ func (r *rows) OpenHolds(context.Context) (all []ledger.Receipt, err error) {
 // have, so that a seed is one history.
 func (d *disk) GrantsOf(ctx context.Context, account string, u ledger.Unit) ([]ledger.GrantBalance, error) {
 	if d.reads != nil {
-		pass(time.Duration(1 + d.reads.Int64N(int64(time.Millisecond))))
+		lapse(time.Duration(1+d.reads.Int64N(int64(time.Millisecond))), laneReads)
 	}
 	return d.rows.GrantsOf(ctx, account, u)
 }
