@@ -12,7 +12,7 @@ const pattern = (href) => {
   const path = new URL(href).pathname.replace(/\/(?:[a-z]+_[0-9a-z]{16,}|chatcmpl-[0-9A-Za-z]+|svc-[a-z]+)(?=\/|$)/g, "/{id}");
   return path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path;
 };
-const fileName = (path) => (path === "/" ? "overview" : path.slice(1).replace(/[{}]/g, "").replaceAll("/", "-"));
+const fileName = (path) => (path === "/" ? "overview" : path.slice(1).replace(/[{},]/g, "").replace(/[/ ]/g, "-"));
 
 const member = await context();
 const first = await member.newPage();
@@ -66,13 +66,13 @@ for (const path of ["/sign-in", "/nothing-here", "/join/nothing"]) {
 // What the pages are to show: a call that was answered, one of each refusal, a token.
 const refusals = [];
 await check("something to see", async (problems) => {
-  const answered = await call(process.env.KEY, { max_tokens: 8, temperature: 0 });
-  if (answered.status !== 200) problems.push(`a call: ${answered.status} ${await answered.text()}`);
   for (const [more, status] of [[{ temperature: 3 }, 400], [{ model: "svc-tian" }, 404]]) {
     const refused = await call(process.env.KEY, more);
     if (refused.status !== status) problems.push(`a wrong call: ${refused.status}`);
     refusals.push("/requests/" + refused.headers.get("x-request-id"));
   }
+  const answered = await call(process.env.KEY, { max_tokens: 8, temperature: 0 });
+  if (answered.status !== 200) problems.push(`a call: ${answered.status} ${await answered.text()}`);
   await first.goto("/operator/settings");
   await form(first, { Name: "billing-sync" }, "Create token");
   await heading(first, "billing-sync is ready");
