@@ -1,40 +1,18 @@
 // Looks at every page of the console with Chromium. The pages are found by following links from the
 // first one, so that a new page is checked by being linked. Each line "ok NAME" or "not ok NAME: why" is one test.
-import crypto from "node:crypto";
-import { budget, glance, launch, look, shots, walk, watch } from "./browser.mjs";
-
-const base = new URL(process.env.CLAIM).origin;
-const email = "ada@example.test";
-const password = "correct horse battery";
+import fs from "node:fs";
+import { forbidden, glance, launch, look, open, shots, still, walk, watch, weight } from "./browser.mjs";
+import { base, call, check, claim, email, form, heading, password, signIn } from "./site.mjs";
 
 const browser = await launch();
-const check = async (name, test) => {
-  const problems = [];
-  try {
-    await test(problems);
-  } catch (e) {
-    problems.push(e.message.split("\n")[0]);
-  }
-  console.log(problems.length ? `not ok ${name}: ${[...new Set(problems)].slice(0, 8).join("; ")}` : `ok ${name}`);
-};
-const context = async (more = {}) => browser.newContext({ baseURL: base, viewport: { width: 1280, height: 860 }, ...more });
+const context = (more) => open(browser, base, more);
 
 // pattern is a page's address without what differs from one thing to the next.
 const pattern = (href) => {
   const path = new URL(href).pathname.replace(/\/(?:[a-z]+_[0-9a-z]{16,}|chatcmpl-[0-9A-Za-z]+|svc-[a-z]+)(?=\/|$)/g, "/{id}");
   return path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path;
 };
-const fileName = (path) => (path === "/" ? "overview" : path.slice(1).replace(/[{}]/g, "").replaceAll("/", "-"));
-
-const links = (page) => page.evaluate(() => [...document.querySelectorAll("a[href]")].map((a) => a.href));
-
-const signIn = async (page) => {
-  await page.goto("/sign-in");
-  await page.getByLabel("Email").fill(email);
-  await page.getByLabel("Password").fill(password);
-  await page.getByRole("button", { name: "Sign in", exact: true }).click();
-  await page.waitForURL((u) => !u.pathname.startsWith("/sign-in"));
-};
+const fileName = (path) => (path === "/" ? "overview" : path.slice(1).replace(/[{},]/g, "").replace(/[/ ]/g, "-"));
 
 const member = await context();
 const first = await member.newPage();
@@ -44,24 +22,34 @@ await check("claim", async (problems) => {
   if (new URL(first.url()).hash) problems.push("the token stays in the address");
   await look(first, problems, shots("claim"));
   await walk(first, problems);
-  await first.getByLabel("Email").fill(email);
-  await first.getByLabel("Password").fill(password);
-  await first.getByRole("button", { name: "Claim" }).click();
-  await first.waitForURL((u) => !u.pathname.startsWith("/claim"));
+  await claim(first);
   const [cookie, ...more] = await member.cookies();
   if (cookie?.name !== "__Host-session" || !cookie.secure || !cookie.httpOnly || cookie.sameSite !== "Lax" || more.length) {
     problems.push(`the cookies are ${JSON.stringify([cookie, ...more])}`);
   }
 });
 
+// state looks at a page in a state of its own, as who is not signed in or as somebody else.
+const state = (name, who, path, status, then = () => {}) =>
+  check(name, async (problems) => {
+    const page = await who.newPage();
+    watch(page, problems);
+    const answer = await page.goto(path);
+    if (answer.status() !== status) problems.push(`${answer.status()}, want ${status}`);
+    await then(page, problems);
+    await glance(page, problems, shots(name.replace(/^[^a-z0-9]+/, "").replace(/[^a-z0-9]+/g, "-")));
+    await page.close();
+  });
+
+// What there is to see before the first call.
+for (const path of ["/", "/requests", "/usage", "/audit"]) await state(`nothing yet on ${path === "/" ? "overview" : path.slice(1)}`, member, path, 200);
+
 await check("claim twice", async (problems) => {
   const page = await (await context()).newPage();
   await page.goto(process.env.CLAIM);
-  await page.getByLabel("Email").fill("mallory@example.test");
-  await page.getByLabel("Password").fill(password);
-  await page.getByRole("button", { name: "Claim" }).click();
+  await form(page, { Email: "mallory@example.test", Password: password }, "Claim");
   if (!(await page.getByText("This link was used").count())) problems.push("a used link does not say so");
-  await look(page, problems, shots("claim-used"));
+  await glance(page, problems, shots("claim-used"));
 });
 
 // Signed out.
@@ -75,28 +63,46 @@ for (const path of ["/sign-in", "/nothing-here", "/join/nothing"]) {
   });
 }
 
+// What the pages are to show: a call that was answered, one of each refusal, a token.
+const refusals = [];
+await check("something to see", async (problems) => {
+  for (const [more, status] of [[{ temperature: 3 }, 400], [{ model: "svc-tian" }, 404]]) {
+    const refused = await call(process.env.KEY, more);
+    if (refused.status !== status) problems.push(`a wrong call: ${refused.status}`);
+    refusals.push("/requests/" + refused.headers.get("x-request-id"));
+  }
+  const answered = await call(process.env.KEY, { max_tokens: 8, temperature: 0 });
+  if (answered.status !== 200) problems.push(`a call: ${answered.status} ${await answered.text()}`);
+  await first.goto("/operator/settings");
+  await form(first, { Name: "billing-sync" }, "Create token");
+  await heading(first, "billing-sync is ready");
+  await glance(first, problems, shots("operator-token"));
+});
+
 // Signed in: everything that the first page leads to.
 const seen = new Map([["/", base + "/"]]);
 const queue = ["/nothing-here", "/"].map((p) => base + p);
 const done = new Set();
-const visit = async (href) => {
+const table = [];
+const visit = async (href, name = pattern(href)) => {
   const page = await member.newPage();
   const problems = [];
   watch(page, problems);
+  if (name === "/operator") await still(page, name);
   const answer = await page.goto(href).catch(() => null); // a download is no page
-  const landed = pattern(page.url());
-  if (answer?.headers()["content-type"]?.startsWith("text/html") && (landed === pattern(href) || !done.has(landed))) {
+  const landed = name === pattern(href) ? pattern(page.url()) : name;
+  if (answer?.headers()["content-type"]?.startsWith("text/html") && (landed === name || !done.has(landed))) {
     done.add(landed);
     seen.set(landed, page.url());
     await check(`page ${landed}`, async (found) => {
       if (answer.headers()["cache-control"] !== "no-store") found.push("it may be cached");
       if ((await page.locator("h1").count()) !== 1) found.push("it has not one h1");
-      for (const next of await links(page)) {
+      for (const next of await page.evaluate(() => [...document.querySelectorAll("a[href]")].map((a) => a.href))) {
         if (new URL(next).origin === base && !done.has(pattern(next))) queue.push(next);
       }
+      table.push({ page: landed, ...(await weight(page, answer, found)) });
       await look(page, found, shots(fileName(landed)));
       await walk(page, found);
-      await budget(member, page.url(), found);
       found.push(...problems);
     });
   }
@@ -117,14 +123,16 @@ while ((queue.length || running.size) && done.size < 80) {
   running.add(work);
 }
 await Promise.all(running);
+await visit(base + refusals[1], "/requests/{id}, refused");
 
-// form fills in fields by their labels and presses a button.
-const form = async (page, fields, button) => {
-  for (const [label, text] of Object.entries(fields)) await page.getByLabel(label, { exact: true }).fill(text);
-  await page.getByRole("button", { name: button, exact: true }).click();
-  await page.waitForLoadState();
-};
+await check("pages that must be there", async (problems) => {
+  const wanted = ["/", "/playground", "/keys", "/keys/new", "/keys/{id}", "/keys/{id}/edit", "/keys/{id}/rotate", "/keys/{id}/revoke", "/models", "/models/{id}", "/requests", "/requests/{id}", "/usage", "/limits", "/billing", "/billing/entries", "/members", "/members/invite", "/members/{id}", "/security", "/security/codes", "/audit", "/operator", "/operator/upstreams", "/operator/system", "/operator/accounts", "/operator/accounts/new", "/operator/accounts/{id}", "/operator/accounts/{id}/credit", "/operator/accounts/{id}/adjust", "/operator/accounts/{id}/plan", "/operator/accounts/{id}/suspend", "/operator/plans", "/operator/models", "/operator/ledger", "/operator/audit", "/operator/settings", "/operator/settings/tokens/{id}/revoke"];
+  const missing = wanted.filter((p) => !seen.has(p));
+  if (missing.length) problems.push(`no link leads to ${missing.join(", ")}`);
+});
 
+// What else pages can say: errors, and what others see.
+await state("refused by a field", member, refusals[0], 200);
 await check("a wrong password", async (problems) => {
   const page = await (await context()).newPage();
   watch(page, problems);
@@ -133,14 +141,27 @@ await check("a wrong password", async (problems) => {
   if (!(await page.title()).startsWith("Error:")) problems.push(`the title is ${await page.title()}`);
   await glance(page, problems, shots("sign-in-wrong"));
 });
-
-await check("plain HTTP", async (problems) => {
-  const page = await (await context()).newPage();
-  const answer = await page.goto(`http://plain.example:${new URL(base).port}/sign-in`);
-  if (answer.status() !== 403 || !(await page.getByText("ssh -L").count())) problems.push(`${answer.status()} and no word of what to do`);
-  await glance(page, problems, shots("plain-http"));
+await state("plain HTTP", await context(), `http://plain.example:${new URL(base).port}/sign-in`, 403, async (page, problems) => {
+  if (!(await page.getByText("ssh -L").count())) problems.push("no word of what to do");
+});
+await check("a browser that keeps no cookie", async (problems) => {
+  const own = await context();
+  const page = await own.newPage();
+  watch(page, problems);
+  await page.route("**/sign-in", async (route) => {
+    if (route.request().method() !== "POST") return route.continue();
+    const answer = await route.fetch({ maxRedirects: 0 });
+    const { "set-cookie": _, ...headers } = answer.headers();
+    await own.clearCookies();
+    await route.fulfill({ response: answer, headers });
+  });
+  await page.goto("/sign-in");
+  await form(page, { Email: email, Password: password }, "Sign in");
+  await heading(page, "Your browser kept no session");
+  await glance(page, problems, shots("no-cookie"));
 });
 
+const guests = await context();
 await check("an invitation", async (problems) => {
   const page = await member.newPage();
   watch(page, problems);
@@ -148,98 +169,37 @@ await check("an invitation", async (problems) => {
   await form(page, { Email: "ben@example.test" }, "Make the link");
   const link = (await page.locator("output").textContent()).trim();
   await glance(page, problems, shots("invited"));
-  const guest = await (await context()).newPage();
+  const guest = await guests.newPage();
   watch(guest, problems);
   await guest.goto(link);
   await glance(guest, problems, shots("join"));
   await form(guest, { Password: password }, "Join default");
-  await guest.goto("/members");
-  if (!(await guest.getByText("ben@example.test").count())) problems.push("the new member is not in the list");
-  await glance(guest, problems, shots("members-of-a-member"));
-  await guest.goto("/members/invite");
-  await glance(guest, problems, shots("forbidden"));
   await page.goto("/members");
   await page.getByRole("link", { name: "ben@example.test" }).click();
+  await heading(page, "ben@example.test");
   await glance(page, problems, shots("member-other"));
+  await page.close();
 });
+await state("members, of a member", guests, "/members", 200);
+await state("forbidden to a member", guests, "/members/invite", 403);
+await state("forbidden to all but operators", guests, "/operator", 403);
 
 await check("an operator looks into another account", async (problems) => {
   const page = await member.newPage();
   watch(page, problems);
-  await page.goto("/members");
-  const looks = (to) => page.evaluate((to) => fetch("/switch", { method: "POST", body: new URLSearchParams({ to }) }).then((r) => r.status), to);
-  await looks(process.env.OTHER);
-  await page.goto("/members");
-  if (!(await page.getByText("as operator. Read only.").count())) problems.push("there is no banner");
-  await glance(page, problems, shots("operator-looks"));
+  await page.goto("/operator/accounts/" + process.env.OTHER);
+  await form(page, {}, "Look into");
+  for (const path of ["/", "/keys", "/billing", "/members"]) {
+    await page.goto(path);
+    if (!(await page.getByText("as operator. Read only.").count())) problems.push(`${path}: there is no banner`);
+    await glance(page, problems, shots(`operator-looks-${fileName(path)}`));
+  }
   await page.locator("summary.acct").click();
   await glance(page, problems, shots("switcher"));
-  await page.getByRole("button", { name: "default" }).click();
-  await page.waitForLoadState();
+  await form(page, {}, "default");
   await page.goto("/members");
   if (await page.getByText("as operator. Read only.").count()) problems.push("the banner stays");
   await page.close();
-});
-
-await check("a passkey", async (problems) => {
-  const own = await context();
-  const page = await own.newPage();
-  watch(page, problems);
-  await signIn(page);
-  const cdp = await own.newCDPSession(page);
-  await cdp.send("WebAuthn.enable");
-  await cdp.send("WebAuthn.addVirtualAuthenticator", {
-    options: { protocol: "ctap2", transport: "internal", hasResidentKey: true, hasUserVerification: true, isUserVerified: true, automaticPresenceSimulation: true },
-  });
-  await page.goto("/security");
-  await page.getByRole("button", { name: "Add a passkey" }).click();
-  await page.getByText("The passkey is added.").waitFor();
-  await glance(page, problems, shots("security-passkey"));
-  await page.goto("/prove?next=/members");
-  await page.getByRole("button", { name: "Use a passkey" }).click();
-  await page.waitForURL((u) => u.pathname === "/members");
-  const before = (await own.cookies())[0].value;
-  await page.getByRole("button", { name: "Sign out" }).click();
-  await page.waitForURL((u) => u.pathname === "/sign-in");
-  await page.goto("/sign-in?next=/members");
-  await page.getByRole("button", { name: "Continue with a passkey" }).click();
-  await page.waitForURL((u) => u.pathname === "/members");
-  if ((await own.cookies())[0].value === before) problems.push("the token is the same as before");
-  await page.goto("/security");
-  await page.getByRole("button", { name: "Remove Chrome on Linux" }).click();
-  await page.getByText("The passkey is removed.").waitFor();
-});
-
-// An authenticator app: RFC 6238.
-const oneTime = (secret, step) => {
-  const bits = [...secret].map((c) => "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".indexOf(c).toString(2).padStart(5, "0")).join("");
-  const key = Buffer.from(bits.match(/.{8}/g).map((b) => parseInt(b, 2)));
-  const counter = Buffer.alloc(8);
-  counter.writeBigUInt64BE(BigInt(step));
-  const sum = crypto.createHmac("sha1", key).update(counter).digest();
-  return String((sum.readUInt32BE(sum[19] & 15) & 0x7fffffff) % 1_000_000).padStart(6, "0");
-};
-
-await check("one-time codes", async (problems) => {
-  const page = await (await context()).newPage();
-  watch(page, problems);
-  await page.goto("/sign-in");
-  await form(page, { Email: "ben@example.test", Password: password }, "Sign in");
-  await page.goto("/security/codes");
-  const secret = (await page.locator("#totp").textContent()).replaceAll(" ", "").trim();
-  const step = Math.floor(Date.now() / 30_000);
-  await form(page, { Code: oneTime(secret, step) }, "Turn codes on");
-  const recovery = (await page.locator("#recovery").textContent()).trim().split("\n");
-  if (recovery.length !== 10) problems.push(`${recovery.length} recovery codes`);
-  await glance(page, problems, shots("recovery-codes"));
-  await page.goto("/security");
-  await glance(page, problems, shots("security-with-codes"));
-  const again = await (await context()).newPage();
-  await again.goto("/sign-in?next=/members");
-  await form(again, { Email: "ben@example.test", Password: password }, "Sign in");
-  await glance(again, problems, shots("code"));
-  await form(again, { Code: oneTime(secret, step + 1) }, "Sign in"); // the app's clock is ahead
-  if (new URL(again.url()).pathname !== "/members") problems.push(`the code leads to ${again.url()}`);
 });
 
 await check("menu on a phone", async (problems) => {
@@ -257,6 +217,7 @@ await check("menu on a phone", async (problems) => {
 await check("without script", async (problems) => {
   const plain = await context({ javaScriptEnabled: false });
   const page = await plain.newPage();
+  watch(page, problems);
   await signIn(page);
   for (const [path, href] of seen) {
     const answer = await page.goto(href);
@@ -274,16 +235,52 @@ await check("without script", async (problems) => {
   if (!new URL(page.url()).pathname.startsWith("/sign-in")) problems.push("the session is still good");
 });
 
-await check("another site", async (problems) => {
+await check("a second visit brings only the page", async (problems) => {
   const page = await member.newPage();
-  await page.route("http://evil.localhost/", (route) =>
-    route.fulfill({ contentType: "text/html", body: `<form method="post" action="${base}/sign-out"><button>Win</button></form>` }),
-  );
-  await page.goto("http://evil.localhost/");
-  const [answer] = await Promise.all([page.waitForResponse((r) => r.url() === `${base}/sign-out`), page.getByRole("button").click()]);
-  if (answer.status() !== 403) problems.push(`a form of another site got ${answer.status()}`);
-  await page.goto(`${base}/security`);
-  if (new URL(page.url()).pathname !== "/security") problems.push("it has signed the member out");
+  await page.goto("/keys");
+  const network = await member.newCDPSession(page);
+  const brought = [];
+  await network.send("Network.enable");
+  network.on("Network.responseReceived", ({ requestId, response }) => brought.push([requestId, response]));
+  const kept = new Set();
+  network.on("Network.requestServedFromCache", ({ requestId }) => kept.add(requestId));
+  await page.goto("/members", { waitUntil: "load" });
+  const fresh = brought.filter(([id, r]) => !kept.has(id) && !r.fromDiskCache).map(([, r]) => new URL(r.url).pathname);
+  if (fresh.join() !== "/members") problems.push(`it brings ${fresh}`);
+  await page.close();
+});
+
+const violations = forbidden.violations;
+const elsewhere = forbidden.elsewhere;
+table.sort((a, b) => b.raw - a.raw);
+const kb = (n) => (n / 1024).toFixed(1).padStart(8);
+const report = [
+  "page                                        requests  HTML,KB   all,KB  gzip,KB",
+  ...table.map((r) => r.page.padEnd(44) + String(r.requests).padStart(8) + kb(r.html) + kb(r.raw) + " " + kb(r.gzip)),
+  `${table.length} pages: ${violations} violations of the policy, ${elsewhere} requests to other origins`,
+];
+for (const line of report) console.log("note " + line);
+if (process.env.SHOTS) fs.writeFileSync(shots("pages.txt"), report.join("\n") + "\n");
+
+await check("the policy is kept and bites", async (problems) => {
+  if (violations || elsewhere) problems.push(`${violations} violations, ${elsewhere} requests to other origins`);
+  const page = await member.newPage();
+  const found = [];
+  watch(page, found);
+  await page.goto("/security");
+  await page.evaluate(() => {
+    document.body.setAttribute("style", "color: red");
+    document.body.append(Object.assign(new Image(), { src: "https://other.example/x.png" }));
+    const s = document.createElement("script");
+    s.append("window.bad = true");
+    try {
+      document.body.append(s);
+    } catch {} // trusted types may throw
+  });
+  for (let n = 0; n < 100 && forbidden.violations - violations < 3; n++) await page.waitForTimeout(20);
+  if (forbidden.violations - violations < 3 || forbidden.elsewhere !== elsewhere || (await page.evaluate(() => window.bad))) {
+    problems.push(`${forbidden.violations - violations} of 3 breaches were reported, ${forbidden.elsewhere - elsewhere} requests left: ${found}`);
+  }
   await page.close();
 });
 

@@ -16,51 +16,6 @@ import (
 	"github.com/parley-ai/parley/internal/member"
 )
 
-// TestSignIn_Unknown: the answer to a wrong password and to an unknown member is the same
-// page, but for what was typed and the request's id.
-func TestSignIn_Unknown(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.person("ada@example.test", false, w.lab, member.Owner)
-	answer := func(email string) string {
-		r := w.ask("POST", "/sign-in", "", url.Values{"email": {email}, "password": {"wrong wrong wrong"}})
-		if r.StatusCode != http.StatusUnprocessableEntity || session(r) != "" {
-			t.Errorf("%s: %s", email, r.Status)
-		}
-		return strings.ReplaceAll(text(t, r), email, "EMAIL")
-	}
-	known, unknown := answer("ada@example.test"), answer("nob@example.test")
-	if known != unknown {
-		t.Errorf("the answers differ:\n%s\n%s", known, unknown)
-	}
-	if !strings.Contains(known, "Email or password is wrong.") {
-		t.Errorf("the page does not say what is wrong:\n%s", known)
-	}
-}
-
-// TestSignIn_Throttle: after five wrong tries the right password waits too, for members that
-// do not exist as well; it is never locked out.
-func TestSignIn_Throttle(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.person("ada@example.test", false, w.lab, member.Owner)
-	now := time.Now()
-	w.gate.Now = func() time.Time { return now }
-	for _, email := range []string{"ada@example.test", "nobody@example.test"} {
-		for range 5 {
-			w.ask("POST", "/sign-in", "", url.Values{"email": {email}, "password": {"wrong wrong wrong"}})
-		}
-		r := w.ask("POST", "/sign-in", "", url.Values{"email": {email}, "password": {password}})
-		if page := text(t, r); !strings.Contains(page, "Too many tries. Try again at ") || session(r) != "" {
-			t.Errorf("the sixth try of %s: %s", email, r.Status)
-		}
-	}
-	now = now.Add(13 * time.Second)
-	if r := w.ask("POST", "/sign-in", "", url.Values{"email": {"ada@example.test"}, "password": {password}}); session(r) == "" {
-		t.Errorf("after the wait: %s", r.Status)
-	}
-}
-
 // TestCodes turns one-time codes on, signs in with one, then with a recovery code.
 func TestCodes(t *testing.T) {
 	t.Parallel()
@@ -177,53 +132,6 @@ func TestClaim(t *testing.T) {
 	if strings.Contains(w.log.String(), string(first)) || strings.Contains(w.log.String(), password) {
 		t.Error("the log has a secret")
 	}
-}
-
-// TestSessions: they end by themselves, and by their member.
-func TestSessions(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	ada := w.person("ada@example.test", false, w.lab, member.Owner)
-	token := func() member.Token {
-		x, _, err := w.gate.SignIn(t.Context(), member.Credentials{Email: "ada@example.test", Password: password}, member.From{Address: "192.0.2.9", Agent: "Mozilla/5.0 (X11; Linux x86_64) Firefox/150.0"}, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return x
-	}
-	second, third := token(), token()
-	page := text(t, w.ask("GET", "/security", ada, nil))
-	ids := regexp.MustCompile(`/security/sessions/(sess_[0-9a-z]+)/end`).FindAllStringSubmatch(page, -1)
-	if len(ids) != 2 || !strings.Contains(page, "Firefox on Linux") {
-		t.Fatalf("%d other sessions are listed, want 2:\n%s", len(ids), page)
-	}
-	eve := w.person("eve@example.test", false, w.other, member.Owner)
-	w.ask("POST", ids[0][0], eve, nil) // not hers: nothing happens
-	if got := good(w, second, third); got != 2 {
-		t.Errorf("somebody else ended a session: %d are good", got)
-	}
-	w.ask("POST", ids[0][0], ada, nil)
-	if got := good(w, second, third); got != 1 {
-		t.Errorf("after ending one, %d are good", got)
-	}
-	w.ask("POST", "/security/sessions/end-others", ada, nil)
-	if got := good(w, second, third, ada); got != 1 {
-		t.Errorf("after ending all others, %d are good", got)
-	}
-	w.gate.Now = func() time.Time { return time.Now().Add(member.IdleLimit + time.Minute) }
-	if got := good(w, ada); got != 0 {
-		t.Error("a session outlives 12 hours without use")
-	}
-}
-
-// good is how many of the tokens are signed in.
-func good(w *world, tokens ...member.Token) (n int) {
-	for _, token := range tokens {
-		if w.ask("GET", "/security", token, nil).StatusCode == http.StatusOK {
-			n++
-		}
-	}
-	return n
 }
 
 // TestDatabaseDown: what cannot be known is said, not taken for a sign-out.

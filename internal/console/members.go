@@ -53,7 +53,8 @@ func (v *visit) keysOf(memberID string) []apikey.Key {
 // invitePage is what templates/invite.html shows.
 type invitePage struct {
 	Form  *form
-	Owner bool // is the role that was chosen
+	Token string // of the form
+	Owner bool   // is the role that was chosen
 	// Link and Email are of an invitation that was made; it is shown once.
 	Link  secret
 	Email string
@@ -64,24 +65,39 @@ func (v *visit) inviteForm() *form {
 }
 
 func (s *Server) invitePage(v *visit) error {
-	return v.page("invite", "Invite a member", invitePage{Form: v.inviteForm()})
+	return v.page("invite", "Invite a member", invitePage{Form: v.inviteForm(), Token: s.once.token(v)})
 }
 
 // invite makes a link and answers with it: nothing can show it again.
 func (s *Server) invite(v *visit) error {
-	role := member.Role(v.value("role"))
+	f, role := v.inviteForm(), member.Role(v.value("role"))
+	wrong := func() error {
+		return v.wrong("invite", "Invite a member", invitePage{Form: f, Token: s.once.token(v), Owner: role == member.Owner})
+	}
+	d, ok := s.once.take(v)
+	if !ok {
+		f.failAll(staleForm)
+		return wrong()
+	}
+	defer d.mu.Unlock()
+	if !d.at.IsZero() {
+		if p, ok := d.again(v.now).(invitePage); ok {
+			return v.page("invite", "The invitation is ready", p)
+		}
+		return v.seeOther("/members")
+	}
 	token, link, err := s.Gate.Invite(v.context(), v.account.ID, v.value("email"), role)
 	switch {
 	case errors.Is(err, member.ErrEmail):
-		f := v.inviteForm()
 		f.refuse(err, v.now)
-		return v.wrong("invite", "Invite a member", invitePage{Form: f, Owner: role == member.Owner})
+		return wrong()
 	case errors.Is(err, member.ErrRole):
 		return errForm
 	case err != nil:
 		return err
 	}
 	p := invitePage{Email: link.Email, Link: secret{ID: "link", Label: "Invitation", Value: s.PublicURL.String() + member.JoinPath(token)}}
+	d.done(v.now, p)
 	return v.page("invite", "The invitation is ready", p)
 }
 

@@ -17,10 +17,15 @@ var joinLink = regexp.MustCompile(`http://localhost:8080(/join/[A-Za-z0-9_-]{43}
 // invite makes an invitation as its owner would and returns its path.
 func invite(t *testing.T, w *world, owner member.Token, email, role string) string {
 	t.Helper()
-	r := w.ask("POST", "/members/invite", owner, url.Values{"account": {w.lab.ID}, "email": {email}, "role": {role}})
+	f := w.filled("/members/invite", owner, "email", email, "role", role)
+	r := w.ask("POST", "/members/invite", owner, f)
 	m := joinLink.FindStringSubmatch(text(t, r))
 	if m == nil {
 		t.Fatalf("no link: %s %s", r.Status, r.Header.Get("Location"))
+	}
+	// A double click shows the second answer: it is the same one.
+	if again := text(t, w.ask("POST", "/members/invite", owner, f)); !strings.Contains(again, m[0]) {
+		t.Errorf("sent twice, the form made another link:\n%s", again)
 	}
 	return m[1]
 }

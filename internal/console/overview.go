@@ -198,7 +198,7 @@ func (v *visit) spendChart(days []ledger.Usage) chart {
 	for d := firstOfMonth(v.now); !d.After(today); d = d.AddDate(0, 0, 1) {
 		bars = append(bars, bar{Name: d.Format("2 Jan"), Value: spent[d.Format(dayFormat)], Open: d.Equal(today)})
 	}
-	return newChart("Spend per day", "IU", bars, func(n int64) string { return decimals(money.Amount(n), 2, 2, halfUp) })
+	return newChart("Spend per day", "IU", bars, func(n int64) string { return spendText(money.Amount(n)) })
 }
 
 // top are the groups on which most was spent, as name names them.
