@@ -109,7 +109,7 @@ func lasts(s admin.Summary) string {
 // perDay is the pace with two decimals, rounded down.
 func perDay(s admin.Summary) string {
 	whole, digits, _ := strings.Cut(s.PerDay, ".")
-	return group(whole) + "." + (digits + "00")[:2]
+	return english.Group(whole) + "." + (digits + "00")[:2]
 }
 
 // planLine says which plan applies and until when; known, whether there is such a plan.
