@@ -22,6 +22,21 @@ type uses struct {
 	last                                    string // the charge that came last
 }
 
+// add adds other uses, but not what came last.
+func (u *uses) add(other *uses) {
+	u.calls += other.calls
+	u.prompt += other.prompt
+	u.cached += other.cached
+	u.completion += other.completion
+	u.plan += other.plan
+	u.failed += other.failed
+	u.refused += other.refused
+	u.gone += other.gone
+	u.amount += other.amount
+	u.writtenOff += other.writtenOff
+	u.most = max(u.most, other.most)
+}
+
 // use adds r to what the batch has used. Calls come in runs of one account and terms
 // only by chance, so it is a map.
 func (b *batch) use(row used, r *ledger.Receipt) {
