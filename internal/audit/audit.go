@@ -72,23 +72,15 @@ type Entry struct {
 // Whole is the name of the law that no entry was changed or left out.
 const Whole = "the audit log is whole"
 
-// Search says which entries are listed. What is zero does not filter.
-type Search struct {
-	Target, Actor string
-	Kind          string // of actions, such as "credit": what stands before the dot
-	Before        int64  // the Seq of the last entry of the page before
-	Limit         int    // must be given
-}
-
-// Filter says which entries are listed: those of any of Targets. What else is zero does
-// not filter.
+// Filter says which entries are listed. What is zero does not filter.
 type Filter struct {
-	Targets  []string
+	Targets  []string // any of them; nil is of everything
 	Actor    string
 	Action   Action
+	Kind     string    // of actions, such as "credit": what stands before the dot
 	From, To time.Time // To is not in it
 	Before   int64     // the Seq of the last one of the page before
-	Limit    int
+	Limit    int       // must be given
 }
 
 // Sum is the hash that e must have: of everything else in it. Times count to the

@@ -34,6 +34,8 @@ type options struct {
 	seconds float64
 	held    int
 	rows    int
+	loads   int
+	pages   string
 	keep    string
 }
 
@@ -72,6 +74,8 @@ func run() error {
 	flag.Float64Var(&o.seconds, "seconds", 2, "length of one measurement")
 	flag.IntVar(&o.held, "held", 2000, "streams held open at once")
 	flag.IntVar(&o.rows, "rows", 10_000_000, "calls in the database of which pages are read")
+	flag.IntVar(&o.loads, "loads", 100, "how often a page is loaded for one figure")
+	flag.StringVar(&o.pages, "pages", "", "load only pages whose paths begin with one of these, with spaces between, and run no commands")
 	flag.StringVar(&o.keep, "keep", "", "`directory` of that database, which stays")
 	flag.Parse()
 

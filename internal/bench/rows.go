@@ -5,240 +5,200 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
+	"regexp"
+	"strings"
+	"syscall"
 	"time"
 
-	"github.com/parley-ai/parley/internal/account"
-	"github.com/parley-ai/parley/internal/catalog"
-	"github.com/parley-ai/parley/internal/ident"
-	"github.com/parley-ai/parley/internal/ledger"
-	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/member"
 	"github.com/parley-ai/parley/internal/store"
 )
 
-// What stands in a filled database: three months of calls of many accounts, the largest of
-// which makes a tenth of them and the second a hundredth.
-const (
-	filledDays     = 90
-	filledAccounts = 1000
-	filledKeys     = 3 // of each account
-	batchCalls     = 5000
-)
-
-// filled is a database with calls.
-type filled struct {
-	db       *store.DB
-	accounts []string
-	models   []catalog.Model
-	begin    time.Time
-	rng      *rand.Rand
-}
-
-// openFilled opens the database of dir, filling it with calls where it is new. They are
-// committed as the ledger commits them, in the order of time, so the books are balanced.
-func openFilled(ctx context.Context, dir string, calls int, w io.Writer) (*filled, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	db, err := store.Open(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	f := &filled{db: db, rng: rand.New(rand.NewPCG(1, 2)), begin: time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC)}
-	for i := range 4 {
-		price := money.Price{Input: 10, CachedInput: 5, Output: money.Amount(20 * (i + 1))}
-		f.models = append(f.models, catalog.Model{ID: fmt.Sprint("model-", i), Price: price, Plans: []string{"pro"}})
-	}
-	if err := db.SaveCatalog(ctx, f.models, nil); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	if all, err := db.Accounts(ctx); err != nil || len(all) > 0 {
-		for _, a := range all {
-			f.accounts = append(f.accounts, a.ID)
-		}
-		return f, err
-	}
-	begin := time.Now()
-	if err := f.fill(ctx, calls); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	fmt.Fprintf(w, "\nfilled with %d calls of %d accounts over %d days in %.0f s\n", calls, filledAccounts, filledDays, time.Since(begin).Seconds())
-	return f, nil
-}
-
-func (f *filled) fill(ctx context.Context, calls int) error {
-	var ops []ledger.Op
-	for i := range filledAccounts {
-		id := ident.New(ident.Account)
-		a := account.Account{ID: id, Name: fmt.Sprintf("Account %04d", i), Plan: "pro", Status: account.Active, CreatedAt: f.begin}
-		if err := f.db.CreateAccount(ctx, a); err != nil {
-			return err
-		}
-		f.accounts = append(f.accounts, id)
-		for month := range 3 {
-			ops = append(ops, ledger.Op{Grant: &ledger.Grant{
-				ID: ident.New(ident.Grant), AccountID: id, Kind: ledger.Prepaid, Priority: 50, Amount: 100_000 * money.IU,
-				Note: "filled", CreatedAt: f.begin.AddDate(0, month, 0),
-			}})
-		}
-	}
-	if _, err := f.db.Commit(ctx, ops); err != nil {
-		return err
-	}
-	receipts := make([]ledger.Receipt, batchCalls)
-	step := filledDays * 24 * time.Hour / time.Duration(calls)
-	for n := 0; n < calls; n += batchCalls {
-		ops = ops[:0]
-		for i := range min(batchCalls, calls-n) {
-			f.call(&receipts[i], f.begin.Add(time.Duration(n+i)*step))
-			ops = append(ops, ledger.Op{Close: &receipts[i]})
-		}
-		if _, err := f.db.Commit(ctx, ops); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// call makes a call at that time: one in a hundred fails, one in a thousand is dear.
-func (f *filled) call(r *ledger.Receipt, at time.Time) {
-	who := 2 + f.rng.IntN(filledAccounts-2)
-	switch d := f.rng.IntN(100); {
-	case d < 10:
-		who = 0
-	case d == 10:
-		who = 1
-	}
-	m := &f.models[f.rng.IntN(1+who%len(f.models))]
-	at = at.Truncate(time.Microsecond)
-	id := fmt.Sprintf("%s7000%016x", ident.RequestIDsSince(at), f.rng.Uint64())
-	*r = ledger.Receipt{
-		RequestID: id, CompletionID: ident.CompletionOf(id), AccountID: f.accounts[who], KeyID: fmt.Sprintf("key_%04d_%d", who, f.rng.IntN(filledKeys)),
-		Model: m.ID, PriceID: m.PriceID, PlanVersion: "plan", CreatedAt: at, PromptTokens: 10 + f.rng.IntN(2000), OutputLimit: 4096,
-		CompletionTokens: 1 + f.rng.IntN(300), Status: 200, State: ledger.Settled, Ending: ledger.EndStop, UsageSource: ledger.UsageProvider,
-		Target: "rack/" + m.ID, Attempts: 1, FirstToken: 300 * time.Millisecond, Total: 2 * time.Second,
-	}
-	switch f.rng.IntN(1000) {
-	case 0, 1, 2, 3, 4, 5, 6, 7, 8, 9:
-		r.State, r.Ending, r.UsageSource, r.Status, r.ErrorCode = ledger.Voided, ledger.EndUpstreamError, ledger.UsageNone, 502, "upstream_error"
-		r.PromptTokens, r.CompletionTokens = 0, 0
-	case 10:
-		r.CompletionTokens = 4000
-	}
-	r.Charge = money.Amount(r.PromptTokens)*m.Price.Input + money.Amount(r.CompletionTokens)*m.Price.Output
-	r.Hold = max(r.Charge, 50_000)
-}
-
-// rows measures what pages read of a database with o.rows calls, which it fills where
-// there is none. With -keep it stays there for the next run.
+// rows measures the pages of a server over a database with o.rows calls, which it fills
+// where there is none, then what else may take long with so many. With -keep the database
+// stays there for the next run.
 func rows(ctx context.Context, o *options, w io.Writer) error {
 	dir := o.keep
 	if dir == "" {
 		dir = filepath.Join(o.dir, "rows")
 	}
-	f, err := openFilled(ctx, dir, o.rows, w)
+	data := filepath.Join(dir, "data")
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return err
+	}
+	f, err := openFilled(ctx, data, o.rows, w)
 	if err != nil {
 		return err
 	}
-	defer f.db.Close()
-	t := table{title: fmt.Sprintf("What pages read of %d calls over %d days: ms of %d loads, and of CPU a load.", o.rows, filledDays, loads)}
-	t.add("page", "largest: p50", "p95", "CPU", "a hundredth: p50", "p95", "CPU", "others: p50", "p95", "CPU")
-	for _, p := range f.pages() {
-		row := []string{p.name}
-		for _, pick := range []func(int) string{
-			func(int) string { return f.accounts[0] },
-			func(int) string { return f.accounts[1] },
-			func(n int) string { return f.accounts[2+n*7%(len(f.accounts)-2)] },
-		} {
-			cells, err := f.loads(ctx, p, pick)
-			if err != nil {
-				return fmt.Errorf("%s: %w", p.name, err)
-			}
-			row = append(row, cells...)
-		}
-		t.add(row...)
+	visitors, err := f.visitors(ctx)
+	if err = errors.Join(err, f.db.Close()); err != nil {
+		return err
 	}
-	t.print(w)
-	report, err := f.db.Verify(ctx)
+	size, err := os.Stat(filepath.Join(data, store.FileName))
 	if err != nil {
 		return err
 	}
-	for _, i := range report.Invariants {
-		if !i.OK {
-			return fmt.Errorf("%s: %s", i.Name, i.Detail)
-		}
+	fmt.Fprintf(w, "\nthe database has %.2f GB\n", float64(size.Size())/1e9)
+	s, err := serveRows(ctx, o, dir)
+	if err != nil {
+		return err
 	}
-	fmt.Fprintf(w, "\nbalanced, %d entries, proved in %.0f s\n", report.Entries, report.Took.Seconds())
-	return nil
+	fmt.Fprintf(w, "ready %.2f s after the start\n", s.took.Seconds())
+	err = s.pages(ctx, o, visitors, w)
+	if o.pages != "" {
+		return errors.Join(err, s.stop(w))
+	}
+	err = errors.Join(err, s.files(ctx, visitors, w), s.stop(w))
+	return errors.Join(err, s.commands(ctx, w))
 }
 
-// loads is how often a page is read for one figure.
-const loads = 200
-
-// page is what one page of the console asks of the database. n differs from load to load.
-type page struct {
-	name string
-	read func(ctx context.Context, accountID string, n int) error
+// visitor is somebody who looks at pages.
+type visitor struct {
+	name  string
+	token member.Token // of its session; empty for who is not signed in
+	sees  *seen
 }
 
-func (f *filled) loads(ctx context.Context, p page, pick func(n int) string) ([]string, error) {
-	took, cpu := make([]time.Duration, loads), ownCPU()
-	for n := range took {
-		begin := time.Now()
-		if err := p.read(ctx, pick(n), n); err != nil {
+// password is that of everybody who has one.
+const password = "correct horse battery"
+
+// visitors signs in an owner of the largest account, one of a small one and an operator,
+// who looks into the largest. Their sessions are so young that no page asks for a proof.
+func (f *filled) visitors(ctx context.Context) ([]visitor, error) {
+	gate := f.gate
+	gate.Now = func() time.Time { return time.Now().Add(member.IdleLimit / 2) }
+	var all []visitor
+	for i, rank := range []int{0, smallRank, 0} {
+		sees, err := f.see(ctx, gate, rank)
+		if err != nil {
 			return nil, err
 		}
-		took[n] = time.Since(begin)
+		v := visitor{name: []string{"largest", "small", "operator"}[i], sees: sees}
+		email := fmt.Sprintf("%s@%d.example.test", v.name, time.Now().UnixNano())
+		if v.name == "operator" {
+			link, _, err := gate.MakeOperatorLink(ctx, "")
+			if err != nil {
+				return nil, err
+			}
+			if v.token, err = gate.Claim(ctx, link, member.Credentials{Email: email, Password: password}, member.From{}); err != nil {
+				return nil, err
+			}
+			who, err := gate.Visit(ctx, v.token)
+			if err = errors.Join(err, gate.Look(ctx, who, f.accounts[rank].ID)); err != nil {
+				return nil, err
+			}
+		} else {
+			link, _, err := gate.Invite(ctx, f.accounts[rank].ID, email, member.Owner)
+			if err != nil {
+				return nil, err
+			}
+			if v.token, err = gate.Join(ctx, link, password, member.From{}); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, v)
 	}
-	slices.Sort(took)
-	return []string{millis(took[loads/2]), millis(took[loads*95/100]), millis((ownCPU() - cpu) / loads)}, nil
+	return all, nil
 }
 
-func (f *filled) pages() []page {
-	end := f.begin.AddDate(0, 0, filledDays)
-	month := end.AddDate(0, 0, -30)
-	somewhen := func(n int) string { // the middle of the list, differently each time
-		return strconv.FormatInt(f.begin.Add(time.Duration(n+1)*10*time.Hour).Unix()/3600, 10)
+// server is a parley that serves a filled database.
+type server struct {
+	*process
+	parley, config, log string
+	client              *http.Client
+	took                time.Duration // from its start until it was ready
+}
+
+const rowsConf = `listen: 127.0.0.1:0
+data: %s
+plans:
+  - {id: pro, rpm: 600, tpm: 600000, concurrency: 64}
+upstreams:
+  - {id: rack, kind: openai, base_url: "http://127.0.0.1:9/v1"}
+models:
+`
+
+// readyLine is what a server says when it is.
+var readyLine = regexp.MustCompile(`Ready on (http://\S+) after`)
+
+// serveRows starts parley on dir/data.
+func serveRows(ctx context.Context, o *options, dir string) (*server, error) {
+	s := &server{config: filepath.Join(dir, "parley.yaml"), log: filepath.Join(dir, "parley.log"), client: &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	var err error
+	if s.parley, err = filepath.Abs(o.parley); err != nil {
+		return nil, err
 	}
-	list := func(change func(*ledger.Filter, int)) func(context.Context, string, int) error {
-		return func(ctx context.Context, id string, n int) error {
-			filter := ledger.Filter{AccountID: id}
-			change(&filter, n)
-			_, err := f.db.ReceiptPage(ctx, filter)
-			return err
+	conf := fmt.Appendf(nil, rowsConf, filepath.Join(dir, "data"))
+	for i := range filledModels {
+		conf = fmt.Appendf(conf, "  - {id: model-%d, context_window: 32768, pricing: {input: \"0.001\", cached_input: \"0.00025\", output: \"%f\"}, plans: [pro], targets: [{upstream: rack, model: m}]}\n",
+			i, float64(2*(i+1))/1000)
+	}
+	log, err := os.Create(s.log)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	if err := os.WriteFile(s.config, conf, 0o600); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	cmd := exec.CommandContext(ctx, s.parley, "serve", "--config", s.config)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s.process = &process{cmd: cmd}
+	for deadline := begin.Add(10 * callTimeout); ; rest(ctx, 10*time.Millisecond) {
+		text, err := os.ReadFile(s.log)
+		if err != nil {
+			return nil, err
+		}
+		if m := readyLine.FindSubmatch(text); m != nil {
+			s.addr, s.took = string(m[1]), time.Since(begin)
+			return s, nil
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return nil, errors.Join(fmt.Errorf("parley did not start: %s", text), s.kill())
 		}
 	}
-	sum := func(by ledger.By, from time.Time) func(context.Context, string, int) error {
-		return func(ctx context.Context, id string, _ int) error {
-			_, err := f.db.UsageOf(ctx, ledger.UsageFilter{AccountID: id, From: from, To: end}, by)
-			return err
+}
+
+// stop ends the server as an operator does.
+func (s *server) stop(w io.Writer) error {
+	begin := time.Now()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if err := s.cmd.Wait(); err != nil {
+		text, _ := os.ReadFile(s.log)
+		return fmt.Errorf("parley ended with %w: %s", err, text[max(0, len(text)-1000):])
+	}
+	fmt.Fprintf(w, "stopped after %.2f s\n", time.Since(begin).Seconds())
+	text, err := os.ReadFile(s.log)
+	if missing := regexp.MustCompile(`.*missing.*`).FindAll(text, -1); len(missing) > 0 {
+		err = errors.Join(err, fmt.Errorf("parts of %d pages were left out because they took too long, the first of: %s", len(missing), missing[0]))
+	}
+	return err
+}
+
+// commands measures what an operator runs on a directory that nobody serves.
+func (s *server) commands(ctx context.Context, w io.Writer) error {
+	backup := filepath.Join(filepath.Dir(s.config), "backup.db")
+	defer os.Remove(backup)
+	for _, args := range [][]string{{"ledger", "verify"}, {"doctor"}, {"backup", backup}} {
+		cmd := exec.CommandContext(ctx, s.parley, append(args, "--config", s.config)...)
+		begin := time.Now()
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("parley %s: %w: %s", strings.Join(args, " "), err, out)
 		}
+		fmt.Fprintf(w, "parley %s: %.1f s, %.1f s of CPU\n", args[0], time.Since(begin).Seconds(), (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds())
 	}
-	return []page{
-		{"requests, newest", list(func(*ledger.Filter, int) {})},
-		{"requests, somewhere in the middle", list(func(q *ledger.Filter, n int) { q.Before = somewhen(n) })},
-		{"requests of a model", list(func(q *ledger.Filter, n int) { q.Model, q.Before = "model-0", somewhen(n) })},
-		{"requests that failed (1 %)", list(func(q *ledger.Filter, n int) { q.Class, q.Before = ledger.Failed, somewhen(n) })},
-		{"requests that failed, of a day", list(func(q *ledger.Filter, n int) {
-			q.Class, q.From = ledger.Failed, f.begin.AddDate(0, 0, n%filledDays)
-			q.To = q.From.AddDate(0, 0, 1)
-		})},
-		{"requests that cost much (0.1 %)", list(func(q *ledger.Filter, n int) { q.Least, q.Before = 60_000, somewhen(n) })},
-		{"requests that cost more than any", list(func(q *ledger.Filter, _ int) { q.Least = money.IU })},
-		{"usage of 30 days by model", sum(ledger.ByModel, month)},
-		{"usage of 30 days by day", sum(ledger.ByDay, month)},
-		{"usage of 90 days by key", sum(ledger.ByKey, f.begin)},
-		{"pace of 7 days", func(ctx context.Context, id string, _ int) error {
-			_, err := f.db.Pace(ctx, id, end)
-			return err
-		}},
-		{"grants", func(ctx context.Context, id string, _ int) error {
-			_, err := f.db.Grants(ctx, id)
-			return err
-		}},
-	}
+	return nil
 }

@@ -100,6 +100,7 @@ type records interface {
 	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
 	Pace(ctx context.Context, accountID string, now time.Time) (ledger.Pace, error)
 	Statement(ctx context.Context, accountID string, from, to time.Time) (ledger.Statement, error)
+	MonthlyStatement(ctx context.Context, accountID string, from, to time.Time) (ledger.Statement, error)
 	AuditPage(ctx context.Context, f audit.Filter) ([]audit.Entry, error)
 }
 

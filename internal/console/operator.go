@@ -50,7 +50,7 @@ type operatedBooks interface {
 // operatedStore is what they read from store.DB.
 type operatedStore interface {
 	Grants(ctx context.Context, accountID string) ([]ledger.GrantBalance, error)
-	SearchAudit(ctx context.Context, f audit.Search) ([]audit.Entry, error)
+	AuditPage(ctx context.Context, f audit.Filter) ([]audit.Entry, error)
 	Emails(ctx context.Context, memberIDs []string) (map[string]string, error)
 	Traffic(ctx context.Context, since time.Time) (ledger.Traffic, error)
 	LastReceipts(ctx context.Context, most int) ([]ledger.Receipt, error)

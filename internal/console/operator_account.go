@@ -72,7 +72,7 @@ func (s *Server) operatorAccount(v *visit) error {
 	if p.People, err = s.Gate.Store.People(v.context(), a.ID); err != nil {
 		return err
 	}
-	changes, err := s.Operator.Store.SearchAudit(v.context(), audit.Search{Target: a.ID, Limit: changesShown})
+	changes, err := s.Operator.Store.AuditPage(v.context(), audit.Filter{Targets: []string{a.ID}, Limit: changesShown})
 	if err != nil {
 		return err
 	}

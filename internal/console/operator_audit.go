@@ -13,7 +13,8 @@ import (
 // operatorAuditPage is what templates/operator-audit.html shows.
 type operatorAuditPage struct {
 	Rows   []changeRow
-	Filter audit.Search
+	Filter audit.Filter
+	Target string // of the filter
 	Kinds  []string
 	Pager  pager
 	// Whole is what the last proof said of the chain; its name is empty before the first.
@@ -22,7 +23,7 @@ type operatorAuditPage struct {
 }
 
 // Filtered reports whether the list leaves entries out.
-func (p operatorAuditPage) Filtered() bool { return p.Filter.Target+p.Filter.Actor+p.Filter.Kind != "" }
+func (p operatorAuditPage) Filtered() bool { return p.Target+p.Filter.Actor+p.Filter.Kind != "" }
 
 // changeRow is an entry for people.
 type changeRow struct {
@@ -44,8 +45,11 @@ const changesListed = 50
 // operatorAudit lists every change that anybody has made, with the state of the chain.
 func (s *Server) operatorAudit(v *visit) error {
 	q := v.r.URL.Query()
-	f := audit.Search{Target: strings.TrimSpace(q.Get("target")), Kind: q.Get("kind"), Limit: changesListed + 1}
-	p := operatorAuditPage{Kinds: auditKinds(), Proved: s.Operator.Prover.Proof()}
+	f := audit.Filter{Kind: q.Get("kind"), Limit: changesListed + 1}
+	p := operatorAuditPage{Target: strings.TrimSpace(q.Get("target")), Kinds: auditKinds(), Proved: s.Operator.Prover.Proof()}
+	if p.Target != "" {
+		f.Targets = []string{p.Target}
+	}
 	if before := q.Get("before"); before != "" {
 		n, err := strconv.ParseInt(before, 10, 64)
 		if err != nil || n < 1 {
@@ -61,7 +65,7 @@ func (s *Server) operatorAudit(v *visit) error {
 			f.Actor = m.ID // an email of nobody finds nothing
 		}
 	}
-	entries, err := s.Operator.Store.SearchAudit(v.context(), f)
+	entries, err := s.Operator.Store.AuditPage(v.context(), f)
 	if err != nil {
 		return err
 	}

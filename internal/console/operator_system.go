@@ -128,7 +128,7 @@ func (s *Server) operatorSystem(v *visit) error {
 func (v *visit) lastBackup(ctx context.Context) (Check, error) {
 	c := Check{Name: "backup", Standing: "noted", Text: "None was ever made.", Do: "parley backup FILE"}
 	const most = 50 // entries about the books are backups, but for a few
-	entries, err := v.s.Operator.Store.SearchAudit(ctx, audit.Search{Kind: "books", Limit: most})
+	entries, err := v.s.Operator.Store.AuditPage(ctx, audit.Filter{Kind: "books", Limit: most})
 	for _, e := range entries {
 		if e.Action != audit.BooksBackup {
 			continue

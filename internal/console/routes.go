@@ -1,5 +1,7 @@
 package console
 
+import "net/http"
+
 // access is who may ask for a page. Each has the rights of those before it.
 type access int
 
@@ -140,6 +142,17 @@ func routes() []route {
 		{"GET", "/operator/settings/tokens/{id}/revoke", forOperator, (*Server).revokeTokenPage},
 		{"POST", "/operator/settings/tokens/{id}/revoke", forOperator, (*Server).revokeToken},
 	}, moneyRoutes()...)
+}
+
+// Pages are the paths of all that is asked for with GET, with {wildcards}, in the order of the
+// table: for whoever must not forget one.
+func Pages() (paths []string) {
+	for _, rt := range routes() {
+		if rt.method == http.MethodGet {
+			paths = append(paths, rt.path)
+		}
+	}
+	return paths
 }
 
 // moneyRoutes are the pages of what was done and what it cost.

@@ -37,7 +37,7 @@ func (v *visit) months() (list []month, earlier string, err error) {
 	if last.Before(first) {
 		return nil, "", nil
 	}
-	s, err := v.s.Records.Statement(v.context(), v.account.ID, first, last.AddDate(0, 1, 0))
+	s, err := v.s.Records.MonthlyStatement(v.context(), v.account.ID, first, last.AddDate(0, 1, 0))
 	if err != nil {
 		return nil, "", err
 	}

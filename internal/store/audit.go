@@ -55,34 +55,43 @@ func record(ctx context.Context, q querier, e audit.Entry, before, after any) er
 // AuditLog returns at most limit entries, the last first; all of them about target, or
 // about anything when it is empty.
 func (d *DB) AuditLog(ctx context.Context, target string, limit int) ([]audit.Entry, error) {
-	rs, err := d.read.QueryContext(ctx, `SELECT `+auditColumns+` FROM audit_log WHERE $1 = '' OR target = $1 ORDER BY seq DESC LIMIT $2`, target, limit)
-	return rows(rs, err, scanEntry)
+	f := audit.Filter{Limit: limit}
+	if target != "" {
+		f.Targets = []string{target}
+	}
+	return d.AuditPage(ctx, f)
 }
 
-// SearchAudit returns the entries that f finds, the last first.
-func (d *DB) SearchAudit(ctx context.Context, f audit.Search) ([]audit.Entry, error) {
-	rs, err := d.read.QueryContext(ctx, `SELECT `+auditColumns+` FROM audit_log
-		WHERE ($1 = 0 OR seq < $1) AND ($2 = '' OR target = $2) AND ($3 = '' OR actor = $3) AND ($4 = '' OR substr(action, 1, length($4) + 1) = $4 || '.')
-		ORDER BY seq DESC LIMIT $5`, f.Before, f.Target, f.Actor, f.Kind, f.Limit)
-	return rows(rs, err, scanEntry)
-}
+// auditKind is the kind of an action, as the index on kinds has it.
+const auditKind = `substr(action, 1, instr(action, '.') - 1)`
 
 // AuditPage lists entries, the last first, as [audit.Filter] says.
 func (d *DB) AuditPage(ctx context.Context, f audit.Filter) ([]audit.Entry, error) {
+	where, args := `seq < ?`, []any{f.Before}
+	if f.Before == 0 {
+		args[0] = int64(math.MaxInt64)
+	}
+	// Only what is asked for is said, so that SQLite takes the index that it has for it.
+	and := func(asked bool, condition string, value any) {
+		if asked {
+			where, args = where+` AND `+condition, append(args, value)
+		}
+	}
 	targets, err := json.Marshal(f.Targets)
 	if err != nil {
 		return nil, err
 	}
-	before, to := f.Before, int64(math.MaxInt64)
-	if before == 0 {
-		before = math.MaxInt64
+	if len(f.Targets) == 1 {
+		and(true, `target = ?`, f.Targets[0])
+	} else {
+		and(f.Targets != nil, `target IN (SELECT value FROM json_each(?))`, string(targets))
 	}
-	if !f.To.IsZero() {
-		to = f.To.UnixMicro()
-	}
-	rs, err := d.read.QueryContext(ctx, `SELECT `+auditColumns+` FROM audit_log
-		WHERE target IN (SELECT value FROM json_each($1)) AND seq < $2 AND ($3 = '' OR actor = $3) AND ($4 = '' OR action = $4) AND at >= $5 AND at < $6
-		ORDER BY seq DESC LIMIT $7`, string(targets), before, f.Actor, string(f.Action), f.From.UnixMicro(), to, f.Limit)
+	and(f.Actor != "", `actor = ?`, f.Actor)
+	and(f.Action != "", `action = ?`, string(f.Action))
+	and(f.Kind != "", auditKind+` = ?`, f.Kind)
+	and(!f.From.IsZero(), `at >= ?`, f.From.UnixMicro())
+	and(!f.To.IsZero(), `at < ?`, f.To.UnixMicro())
+	rs, err := d.read.QueryContext(ctx, `SELECT `+auditColumns+` FROM audit_log WHERE `+where+` ORDER BY seq DESC LIMIT ?`, append(args, f.Limit)...)
 	return rows(rs, err, scanEntry)
 }
 

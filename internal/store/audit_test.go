@@ -153,24 +153,24 @@ func TestAudit_Tampered(t *testing.T) {
 }
 
 // A page has what its filter lists, goes on behind its cursor, and knows who is a member.
-func TestSearchAudit(t *testing.T) {
+func TestAuditPage(t *testing.T) {
 	t.Parallel()
 	k := changes(t)
 	for what, c := range map[string]struct {
-		filter audit.Search
+		filter audit.Filter
 		want   int
 	}{
-		"kind":            {audit.Search{Kind: "key", Limit: 9}, 1},
-		"part of a kind":  {audit.Search{Kind: "ke", Limit: 9}, 0},
-		"pattern":         {audit.Search{Kind: "%", Limit: 9}, 0},
-		"actor":           {audit.Search{Actor: "ann", Limit: 9}, 2},
-		"actor and kind":  {audit.Search{Actor: "ann", Kind: "account", Limit: 9}, 1},
-		"target":          {audit.Search{Actor: "ann", Target: k.account, Limit: 9}, 1},
-		"limit":           {audit.Search{Limit: 1}, 1},
-		"before the last": {audit.Search{Actor: "ann", Before: lastSeq(t, k), Limit: 9}, 1},
-		"before all":      {audit.Search{Before: 1, Limit: 9}, 0},
+		"kind":            {audit.Filter{Kind: "key", Limit: 9}, 1},
+		"part of a kind":  {audit.Filter{Kind: "ke", Limit: 9}, 0},
+		"pattern":         {audit.Filter{Kind: "%", Limit: 9}, 0},
+		"actor":           {audit.Filter{Actor: "ann", Limit: 9}, 2},
+		"actor and kind":  {audit.Filter{Actor: "ann", Kind: "account", Limit: 9}, 1},
+		"target":          {audit.Filter{Actor: "ann", Targets: []string{k.account}, Limit: 9}, 1},
+		"limit":           {audit.Filter{Limit: 1}, 1},
+		"before the last": {audit.Filter{Actor: "ann", Before: lastSeq(t, k), Limit: 9}, 1},
+		"before all":      {audit.Filter{Before: 1, Limit: 9}, 0},
 	} {
-		got, err := k.SearchAudit(t.Context(), c.filter)
+		got, err := k.AuditPage(t.Context(), c.filter)
 		if err != nil || len(got) != c.want {
 			t.Errorf("%s: %d entries, %v, want %d", what, len(got), err, c.want)
 		}
@@ -182,7 +182,7 @@ func TestSearchAudit(t *testing.T) {
 
 func lastSeq(t testing.TB, k kept) int64 {
 	t.Helper()
-	es, err := k.SearchAudit(t.Context(), audit.Search{Limit: 1})
+	es, err := k.AuditPage(t.Context(), audit.Filter{Limit: 1})
 	if err != nil || len(es) != 1 {
 		t.Fatalf("%d entries, %v", len(es), err)
 	}

@@ -13,6 +13,7 @@ import (
 // returns.
 func (d *DB) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Result, error) {
 	results := make([]ledger.Result, len(ops))
+	var late []int64
 	err := d.withJournal(ctx, func(j *journal) error {
 		return j.transact(ctx, func() error {
 			b := batch{journal: j, spent: map[int64]spending{}, used: map[used]uses{}}
@@ -42,9 +43,12 @@ func (d *DB) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Result, erro
 					return err
 				}
 			}
-			return b.post(ctx)
+			err := b.post(ctx)
+			late = b.late
+			return err
 		})
 	})
+	d.days.forget(late)
 	return results, err
 }
 
@@ -75,6 +79,7 @@ type batch struct {
 	// budgets is what is spent of each, by its number; nil until there is one.
 	budgets map[int64]money.Amount
 	used    map[used]uses
+	late    []int64 // accounts with charges of days that were over
 }
 
 // spending is what an account spends in a batch.

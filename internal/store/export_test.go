@@ -6,6 +6,9 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
+
+	"github.com/parley-ai/parley/internal/ledger"
 )
 
 // Writer and Reader are the two pools, for tests that ask SQLite itself.
@@ -23,4 +26,27 @@ func Migrate(ctx context.Context, dir string, files fs.FS) (int, error) {
 	}
 	schema, err := migrate(ctx, db, files, keepIn(dir))
 	return schema, errors.Join(err, db.Close())
+}
+
+// Unscreened proves what Verify does, asking every law's query.
+func (d *DB) Unscreened(ctx context.Context) (all []ledger.Invariant, err error) {
+	for _, law := range laws() {
+		i, err := law(ctx, d.read, &screened{})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, i)
+	}
+	return all, nil
+}
+
+// Asked are the names of the laws that the screen can prove and leaves to their queries.
+func (d *DB) Asked(ctx context.Context) (names []string, err error) {
+	s, err := screenCharges(ctx, d.read)
+	for _, q := range slices.Concat(invariants, planLaws) {
+		if q.screened != nil && !q.screened(&s) {
+			names = append(names, q.name)
+		}
+	}
+	return names, err
 }

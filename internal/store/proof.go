@@ -10,27 +10,35 @@ import (
 	"github.com/parley-ai/parley/internal/webhook"
 )
 
-// idle is how long [DB.Prove] does nothing after each law, as a multiple of the time that
-// the law took: it has a fifth of one core at most.
+// idle is how long [DB.Prove] does nothing after the screen and after each law, as a multiple
+// of the time that it took: it has a fifth of one core at most.
 const idle = 4
 
-// Prove proves the same laws as [DB.Verify] beside the work of a server. Each has a
-// snapshot of its own, so that none keeps the log from being folded in, and a pause after
-// it. No law speaks of two moments, so the books are balanced when every law holds. It
+// Prove proves the same laws as [DB.Verify] beside the work of a server. The screen and each
+// law have a snapshot of their own, so that none keeps the log from being folded in for long,
+// and a pause after it. No law speaks of two moments, so the books are balanced when every law holds. It
 // never makes a call wait: it only reads.
 func (d *DB) Prove(ctx context.Context) (rep ledger.Report, err error) {
-	begin := time.Now()
-	err = d.moment(ctx, func(tx reader) error { return census(ctx, tx, &rep) })
-	for _, law := range laws() {
-		if err != nil {
-			return rep, err
+	var s screened
+	steps := []func(reader) error{func(tx reader) (err error) {
+		if s, err = screenCharges(ctx, tx); err != nil {
+			return err
 		}
-		start := time.Now()
-		err = d.moment(ctx, func(tx reader) error {
-			i, err := law(ctx, tx)
+		return census(ctx, tx, &s, &rep)
+	}}
+	for _, law := range laws() {
+		steps = append(steps, func(tx reader) error {
+			i, err := law(ctx, tx, &s)
 			rep.Invariants = append(rep.Invariants, i)
 			return err
 		})
+	}
+	begin := time.Now()
+	for _, step := range steps {
+		start := time.Now()
+		if err := d.moment(ctx, step); err != nil {
+			return rep, err
+		}
 		pause := time.NewTimer(idle * time.Since(start))
 		select {
 		case <-pause.C:
@@ -40,7 +48,7 @@ func (d *DB) Prove(ctx context.Context) (rep ledger.Report, err error) {
 		}
 	}
 	rep.Took = time.Since(begin)
-	return rep, err
+	return rep, nil
 }
 
 // moment runs f on a snapshot.

@@ -51,6 +51,7 @@ type DB struct {
 	path        string
 	write, read *sql.DB
 	journal     *journal // on the connection of write
+	days        days
 	schema      int
 	created     bool
 }

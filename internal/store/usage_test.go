@@ -97,6 +97,10 @@ func TestStatement(t *testing.T) {
 			t.Errorf("%s closes with %d, its lines with %d", month, s.Closing, closing)
 		}
 		lines[month] = len(s.Lines)
+		whole, err := k.MonthlyStatement(context.Background(), account, from, from.AddDate(0, 1, 0))
+		if err != nil || whole.Opening != s.Opening || whole.Closing != s.Closing || len(whole.Lines) > len(s.Lines) {
+			t.Errorf("%s by months: %+v, %v, want the sums of %+v", month, whole, err, s)
+		}
 	}
 	if diff := cmp.Diff(map[time.Month]int{9: 0, 10: 2, 11: 5, 12: 1}, lines); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)

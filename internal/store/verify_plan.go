@@ -12,6 +12,7 @@ var planLaws = []question{
 		 LEFT JOIN (SELECT account_id, sum(amount - expired) AS total FROM token_grant GROUP BY account_id) g ON g.account_id = a.id
 		 WHERE a.tokens_granted <> coalesce(g.total, 0) ORDER BY a.id LIMIT 1`,
 		wrongTokens,
+		nil,
 	},
 	{
 		"no grant gave more tokens than it had",
@@ -25,6 +26,7 @@ var planLaws = []question{
 		 JOIN (SELECT account_id, sum(burned) AS total FROM token_grant GROUP BY account_id) g ON g.account_id = a.id
 		 WHERE g.total > a.tokens_posted LIMIT 1`,
 		wrongTokens,
+		nil,
 	},
 	{
 		"included tokens used are those of the charges",
@@ -32,6 +34,7 @@ var planLaws = []question{
 		 LEFT JOIN (SELECT account, sum(plan_tokens) AS total FROM charge_row GROUP BY account) c ON c.account = a.number
 		 WHERE a.tokens_posted <> coalesce(c.total, 0) ORDER BY a.id LIMIT 1`,
 		wrongTokens,
+		func(s *screened) bool { return s.tokens },
 	},
 	{
 		"included tokens used and held are covered by what was granted",
@@ -39,6 +42,7 @@ var planLaws = []question{
 		 LEFT JOIN (SELECT account, sum(plan_tokens) AS total FROM hold_row GROUP BY account) h ON h.account = a.number
 		 WHERE a.tokens_posted < 0 OR a.tokens_posted + coalesce(h.total, 0) > a.tokens_granted ORDER BY a.id LIMIT 1`,
 		wrongTokens,
+		nil,
 	},
 	{
 		"what a period includes was granted once",
@@ -58,6 +62,7 @@ var planLaws = []question{
 		 SELECT s.id || ' in period ' || s.period, 0, 0 FROM subscription s
 		 JOIN subscription_period p ON p.subscription_id = s.id WHERE p.number > s.period LIMIT 1`,
 		"%[1]s: the grants and the period differ; it says %[2]s, %[3]s were granted",
+		nil,
 	},
 	{
 		"every code became credit at most once",
@@ -68,5 +73,6 @@ var planLaws = []question{
 		 SELECT g.id, 0, g.amount FROM credit_grant g WHERE g.source >= 'code:' AND g.source < 'code;'
 		   AND NOT EXISTS (SELECT 1 FROM redemption_code c WHERE c.grant_id = g.id) LIMIT 1`,
 		"%[1]s: the code says %[2]s, its grant %[3]s",
+		nil,
 	},
 }
