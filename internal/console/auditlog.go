@@ -11,6 +11,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/ident"
+	"github.com/parley-ai/parley/internal/subscription"
 )
 
 // auditPage is what templates/audit.html shows.
@@ -44,6 +45,10 @@ var actionWords = map[audit.Action]string{
 	audit.AccountCreate: "made the account", audit.AccountUpdate: "changed the account",
 	audit.CreditGrant: "added credit", audit.CreditAdjust: "corrected the credit", audit.CreditRefund: "gave credit back",
 	audit.PaymentRefund: "refunded a payment", audit.PaymentDispute: "told of a disputed payment",
+	audit.Subscription(string(subscription.Create)): "began a subscription", audit.Subscription(string(subscription.Renew)): "began a paid period",
+	audit.Subscription(string(subscription.Pay)): "renewed the subscription", audit.Subscription(string(subscription.Change)): "changed the subscription",
+	audit.Subscription(string(subscription.Cancel)): "canceled the subscription", audit.Subscription(string(subscription.Resume)): "took the cancellation back",
+	audit.Subscription(string(subscription.Lapse)): "found the subscription past due", audit.Subscription(string(subscription.Expire)): "ended the subscription",
 	audit.KeyCreate: "made the key", audit.KeyUpdate: "changed the key", audit.KeyRotate: "rotated the key", audit.KeyRevoke: "revoked the key",
 	audit.LinkCreate: "invited a member", audit.LinkRevoke: "revoked an invitation",
 	audit.MemberJoin: "joined", audit.MemberRole: "changed a role", audit.MemberRemove: "removed a member",

@@ -73,6 +73,7 @@ func TestOwnSubscription(t *testing.T) {
 	if got := sub(); !got.Ending || got.NextPlan != "" || got.Status(time.Now()) != subscription.Active {
 		t.Errorf("canceled: %+v", got)
 	}
+	has(t, text(t, w.ask("GET", "/audit", owner, nil)), "canceled the subscription", "began a subscription")
 	if e := w.last(w.lab); e.Action != "subscription.cancel" || !strings.HasPrefix(e.Actor, "mem") {
 		t.Errorf("the audit log has %+v", e)
 	}
