@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"sync/atomic"
 
@@ -77,8 +78,9 @@ func (l *loader) vector(name string, n int) []float32 {
 	return v
 }
 
-// Load packs the weights of f, which p describes, and starts the workers. f may
-// be closed afterwards. Errors name the tensor: missing, of another shape, of a
+// Load packs the weights of f, which p describes, with all cores whatever Threads is,
+// because there is nothing to be served yet, and starts the workers. f may be closed
+// afterwards. Errors name the tensor: missing, of another shape, of a
 // type that is not supported, with values that are not finite, or one that the
 // graph has no use for, because then this would be another model.
 func Load(f *gguf.File, p Params, o Options) (*Model, error) {
@@ -97,7 +99,7 @@ func Load(f *gguf.File, p Params, o Options) (*Model, error) {
 		return nil, l.err
 	}
 	m.count(l.matrices)
-	if err := m.pack(l.matrices, o.Threads, o.Progress); err != nil {
+	if err := m.pack(l.matrices, runtime.GOMAXPROCS(0), o.Progress); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	if err := m.buffers(o); err != nil {
