@@ -114,7 +114,8 @@ func measureOurs(r *report, o options, threads int) error {
 	if err != nil {
 		return err
 	}
-	r.bytes, _ = m.m.Weights()
+	weights, _ := m.m.Weights()
+	r.bytes = weights + m.cache.Shape().Stride()/kernel.Page*(behind+steps/2)
 	err = r.measure("model", threads, m)
 	m.close()
 	if err != nil {

@@ -40,7 +40,7 @@ type report struct {
 	rates map[cell][]float64
 	flash map[int]string // with which setting llama.cpp is faster, by threads
 	build string         // llama.cpp's
-	bytes int            // of packed weights, all of which a token needs
+	bytes int            // of packed weights, and of keys and values in the mean, all of which a token needs
 	read  float64        // of memory, GB/s, the best round
 }
 
