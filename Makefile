@@ -40,10 +40,11 @@ e2e: setup build ## Run the end-to-end tests against bin/parley (ARGS="-run Cras
 # What make prove runs of each package; a proof that is added gets its name here. In one package at a
 # time, so that the figures of one do not wait for the processors of another.
 PROVE_E2E    := Crash|Idempotency|Limits_|Revoke|Storm|Stop_Under500|Hostile|Memory|Schemathesis
-PROVE_API    := Embedded_(JSON|Schema|Tools)|MutatedBodies|CutAtEveryEvent|Idempotency_Storm
+PROVE_API    := CutAtEveryEvent|Idempotency_Storm
+PROVE_BODIES := Embedded_(JSON|Schema|Tools)|MutatedBodies
 PROVE_BOOKS  := Due_Executors|Migrate|Backup|Restore
 PROVE_UNITS  := ./internal/proof/ ./internal/ledger/simulation/ ./internal/ratelimit/
-PROVE_GO     := -count=1 -p 1 -timeout 40m
+PROVE_GO     := -count=1 -p 1 -timeout 90m
 PROOFS       := T1,T2,T3,T5,T6,T7,T8,T9,T10,T11,T12,T13,T14,T15,T20
 
 .PHONY: prove
@@ -53,7 +54,8 @@ prove: setup build ## Prove the promises about money at full size, with a table;
 		"$(PROVE_GO) $(PROVE_UNITS)" \
 		"$(PROVE_GO) -run ^Test($(PROVE_BOOKS)) ./internal/account/ ./internal/store/" \
 		"$(PROVE_GO) -run ^Test($(PROVE_API)) ./internal/api/" \
-		"$(PROVE_GO) -parallel 4 -run ^Test($(PROVE_E2E)) ./e2e/ $(ARGS)"
+		"$(PROVE_GO) -parallel 4 -run ^Test($(PROVE_E2E)) ./e2e/ $(ARGS)" \
+		"$(PROVE_GO) -run ^Test($(PROVE_BODIES)) ./internal/api/"
 
 # The core is all of internal/money and internal/ledger: neither does I/O. A part of it:
 # make mutants ARGS="-only ledger/hold.go", every third mutant: ARGS="-only ledger -every 3".
