@@ -21,7 +21,7 @@ export const forbidden = { violations: 0, elsewhere: 0 };
 // open makes a context: a browser of somebody who has never been here.
 export const open = async (browser, base, more = {}) => {
   const context = await browser.newContext({ baseURL: base, viewport: { width: 1280, height: 860 }, ...more });
-  context.setDefaultTimeout(20_000);
+  context.setDefaultTimeout(60_000);
   await context.addInitScript(() =>
     document.addEventListener("securitypolicyviolation", (e) => console.debug(`Content Security Policy: ${e.violatedDirective} ${e.blockedURI}`)),
   );

@@ -30,6 +30,12 @@ const forms = (mode) => [
     right: { Amount: "1", "Last day": "", Note: `once ${mode}` },
   },
   {
+    name: "adjust credit", path: `/operator/accounts/${other.id}/adjust`, button: "Adjust credit", count: () => balance("other"),
+    wrong: { Amount: "--1", Reason: "given too little" },
+    says: { Amount: /above 0/ },
+    right: { Amount: "1", Reason: `once ${mode}` },
+  },
+  {
     name: "create an account", path: "/operator/accounts/new", button: "Create account", count: () => parley("account", "ls").length,
     wrong: { Name: "Example Lab", "Credit to begin with": "five" },
     says: { "Credit to begin with": /Enter a number of IU above 0/ },
