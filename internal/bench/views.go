@@ -66,6 +66,7 @@ type view struct {
 	find      func(s *seen, n int) string // what is typed into Find, in the place of a link
 	signedOut bool
 	elsewhere bool // it leads to another page
+	absent    bool // there is nothing of it
 	older     bool // each load is the next page of the list
 	skip      int  // loads that are not measured
 	opens     bool // a file: only its first line is waited for
@@ -113,6 +114,8 @@ func knownViews() map[string][]view {
 		"/claim":                                {{link: func(*seen, int) string { return "/claim" }, signedOut: true}},
 		"/join/{token}":                         {{link: func(s *seen, _ int) string { return s.invitation }, signedOut: true}},
 		"/operator/settings/tokens/{id}/revoke": byID("/operator/settings/tokens/{id}/revoke", tokenID),
+		"/billing/plan":                         {{what: "without a subscription", link: func(*seen, int) string { return "/billing/plan" }, absent: true}},
+		"/billing/cancel":                       {{what: "without a subscription", link: func(*seen, int) string { return "/billing/cancel" }, absent: true}},
 		"/operator/accounts": {
 			at("", "/operator/accounts"),
 			at("of a name", "/operator/accounts?q=Account+4"),

@@ -111,8 +111,11 @@ func tenths(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/floa
 
 // status is that of a view's answer.
 func (v view) status() int {
-	if v.elsewhere {
+	switch {
+	case v.elsewhere:
 		return http.StatusSeeOther
+	case v.absent:
+		return http.StatusNotFound
 	}
 	return http.StatusOK
 }
