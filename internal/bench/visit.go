@@ -35,7 +35,7 @@ func (s *server) pages(ctx context.Context, o *options, visitors []visitor, w io
 	t.add(head...)
 	var errs []error
 	for _, path := range append(console.Pages(), "/find") {
-		if !o.shows(path) {
+		if !o.shows(path) || ctx.Err() != nil {
 			continue
 		}
 		views, err := viewsOf(path)
