@@ -92,7 +92,7 @@ bench: build ## Measure charges a second and the line beside other proxies (ARGS
 	@tools/bench.sh $(ARGS)
 
 .PHONY: bench-rows
-bench-rows: ## Fill a database with 10 million calls and measure what pages read of it (ARGS="-rows N -keep DIR")
+bench-rows: build ## Fill a database with 10 million calls and load every page of the console (ARGS="-rows N -keep DIR")
 	go run ./internal/bench -only rows $(ARGS)
 
 .PHONY: bench-engine

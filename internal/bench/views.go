@@ -66,6 +66,7 @@ type view struct {
 	find      func(s *seen, n int) string // what is typed into Find, in the place of a link
 	signedOut bool
 	elsewhere bool // it leads to another page
+	absent    bool // there is nothing of it
 	older     bool // each load is the next page of the list
 	skip      int  // loads that are not measured
 	opens     bool // a file: only its first line is waited for
@@ -113,6 +114,8 @@ func knownViews() map[string][]view {
 		"/claim":                                {{link: func(*seen, int) string { return "/claim" }, signedOut: true}},
 		"/join/{token}":                         {{link: func(s *seen, _ int) string { return s.invitation }, signedOut: true}},
 		"/operator/settings/tokens/{id}/revoke": byID("/operator/settings/tokens/{id}/revoke", tokenID),
+		"/billing/plan":                         {{what: "without a subscription", link: func(*seen, int) string { return "/billing/plan" }, absent: true}},
+		"/billing/cancel":                       {{what: "without a subscription", link: func(*seen, int) string { return "/billing/cancel" }, absent: true}},
 		"/operator/accounts": {
 			at("", "/operator/accounts"),
 			at("of a name", "/operator/accounts?q=Account+4"),
@@ -139,44 +142,51 @@ func knownViews() map[string][]view {
 	return all
 }
 
-// listViews are those of what was done and what it cost.
-func listViews() map[string][]view {
-	query := func(what, path string, values func(s *seen, n int) url.Values) view {
-		return view{what: what, link: func(s *seen, n int) string { return path + "?" + values(s, n).Encode() }}
-	}
+// query is a view of a path with values behind it.
+func query(what, path string, values func(s *seen, n int) url.Values) view {
+	return view{what: what, link: func(s *seen, n int) string { return path + "?" + values(s, n).Encode() }}
+}
+
+// requestViews are lists of calls.
+func requestViews() []view {
 	requests := func(what string, values func(s *seen, n int) url.Values) view {
 		return query(what, "/requests", values)
 	}
+	// somewhen goes on in the middle of a list.
+	somewhen := func(s *seen, n int) string {
+		return strconv.FormatInt(s.begin.Add(time.Duration(n+1)*10*time.Hour).Unix()/3600, 10) + "~end"
+	}
+	return []view{
+		at("", "/requests"),
+		{what: "pages 901 to 1,000", link: func(*seen, int) string { return "/requests" }, older: true, skip: 900},
+		requests("somewhere in the middle", func(s *seen, n int) url.Values { return url.Values{"before": {somewhen(s, n)}} }),
+		requests("of a key", func(s *seen, n int) url.Values { return url.Values{"key": {pick(s.keys, n)}} }),
+		requests("of a model", func(s *seen, n int) url.Values {
+			return url.Values{"model": {modelID(s, n)}, "before": {somewhen(s, n)}}
+		}),
+		requests("that failed (1 %)", func(s *seen, n int) url.Values { return url.Values{"result": {"failed"}, "before": {somewhen(s, n)}} }),
+		requests("that were refused", func(s *seen, n int) url.Values { return url.Values{"result": {"refused"}} }),
+		requests("of a day", func(s *seen, n int) url.Values { return url.Values{"time": {date(s, n) + ".." + date(s, n)}} }),
+		requests("of a day, a key, failed", func(s *seen, n int) url.Values {
+			return url.Values{"time": {date(s, n) + ".." + date(s, n)}, "key": {pick(s.keys, n)}, "result": {"failed"}}
+		}),
+		requests("that cost much (0.1 %)", func(s *seen, n int) url.Values { return url.Values{"least": {"0.008"}, "before": {somewhen(s, n)}} }),
+		requests("that cost more than any", func(*seen, int) url.Values { return url.Values{"least": {"1"}} }),
+		{what: "by id", link: func(s *seen, n int) string { return "/requests?id=" + callID(s, n) }, elsewhere: true},
+	}
+}
+
+// listViews are those of what was done and what it cost.
+func listViews() map[string][]view {
 	usage := func(what string, values func(s *seen, n int) url.Values) view { return query(what, "/usage", values) }
 	month := func(what, path string) view {
 		return query(what, path, func(s *seen, n int) url.Values {
 			return url.Values{"month": {s.begin.AddDate(0, 1+n%3, 0).Format("2006-01")}}
 		})
 	}
-	// somewhen goes on in the middle of a list.
-	somewhen := func(s *seen, n int) string {
-		return strconv.FormatInt(s.begin.Add(time.Duration(n+1)*10*time.Hour).Unix()/3600, 10) + "~end"
-	}
 	file := func(v view) view { v.opens = true; return v }
 	return map[string][]view{
-		"/requests": {
-			at("", "/requests"),
-			{what: "pages 901 to 1,000", link: func(*seen, int) string { return "/requests" }, older: true, skip: 900},
-			requests("somewhere in the middle", func(s *seen, n int) url.Values { return url.Values{"before": {somewhen(s, n)}} }),
-			requests("of a key", func(s *seen, n int) url.Values { return url.Values{"key": {pick(s.keys, n)}} }),
-			requests("of a model", func(s *seen, n int) url.Values {
-				return url.Values{"model": {modelID(s, n)}, "before": {somewhen(s, n)}}
-			}),
-			requests("that failed (1 %)", func(s *seen, n int) url.Values { return url.Values{"result": {"failed"}, "before": {somewhen(s, n)}} }),
-			requests("that were refused", func(s *seen, n int) url.Values { return url.Values{"result": {"refused"}} }),
-			requests("of a day", func(s *seen, n int) url.Values { return url.Values{"time": {date(s, n) + ".." + date(s, n)}} }),
-			requests("of a day, a key, failed", func(s *seen, n int) url.Values {
-				return url.Values{"time": {date(s, n) + ".." + date(s, n)}, "key": {pick(s.keys, n)}, "result": {"failed"}}
-			}),
-			requests("that cost much (0.1 %)", func(s *seen, n int) url.Values { return url.Values{"least": {"0.008"}, "before": {somewhen(s, n)}} }),
-			requests("that cost more than any", func(*seen, int) url.Values { return url.Values{"least": {"1"}} }),
-			{what: "by id", link: func(s *seen, n int) string { return "/requests?id=" + callID(s, n) }, elsewhere: true},
-		},
+		"/requests": requestViews(),
 		"/requests/csv": {
 			file(at("first line", "/requests/csv")),
 			file(at("of what failed, first line", "/requests/csv?result=failed")),

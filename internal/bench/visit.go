@@ -35,7 +35,7 @@ func (s *server) pages(ctx context.Context, o *options, visitors []visitor, w io
 	t.add(head...)
 	var errs []error
 	for _, path := range append(console.Pages(), "/find") {
-		if !o.shows(path) {
+		if !o.shows(path) || ctx.Err() != nil {
 			continue
 		}
 		views, err := viewsOf(path)
@@ -111,8 +111,11 @@ func tenths(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/floa
 
 // status is that of a view's answer.
 func (v view) status() int {
-	if v.elsewhere {
+	switch {
+	case v.elsewhere:
 		return http.StatusSeeOther
+	case v.absent:
+		return http.StatusNotFound
 	}
 	return http.StatusOK
 }

@@ -37,8 +37,14 @@ func (s *Server) members(v *visit) error {
 		return err
 	}
 	p := membersPage{Invitations: open, May: v.role == member.Owner}
+	keys := map[string]int{} // that work, by who made them: listed once, not for everybody
+	for _, k := range s.Keys.List(v.account.ID) {
+		if k.Status(v.now) == "active" {
+			keys[k.CreatedBy]++
+		}
+	}
 	for _, person := range people {
-		p.People = append(p.People, personRow{person, len(v.keysOf(person.ID))})
+		p.People = append(p.People, personRow{person, keys[person.ID]})
 	}
 	return v.page("members", "Members", p)
 }
