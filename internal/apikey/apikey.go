@@ -244,6 +244,21 @@ func (r *Keyring) List(accountID string) []Key {
 	return ks
 }
 
+// Search returns at most that many keys that match, of whatever account, oldest first. match
+// may neither keep nor change what it is given.
+func (r *Keyring) Search(most int, match func(*Key) bool) []Key {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var ks []Key
+	for _, e := range r.byID {
+		if match(&e.Key) {
+			ks = append(ks, e.view())
+		}
+	}
+	slices.SortFunc(ks, func(a, b Key) int { return cmp.Compare(a.ID, b.ID) })
+	return ks[:min(most, len(ks))]
+}
+
 func (e *entry) view() Key {
 	k := e.Key
 	k.LastUsedAt = e.used.time()

@@ -75,6 +75,7 @@ type books interface {
 // keyring is what the console asks of apikey.Keyring.
 type keyring interface {
 	List(accountID string) []apikey.Key
+	Search(most int, match func(*apikey.Key) bool) []apikey.Key
 	Find(id string) (apikey.Key, bool)
 	Create(ctx context.Context, n apikey.NewKey) (apikey.Key, apikey.Secret, error)
 	Change(ctx context.Context, id string, c apikey.Change) (apikey.Key, error)

@@ -103,13 +103,18 @@ func (s *Server) switchAccount(v *visit) error {
 	if _, ok := s.Accounts.ByID(to); !ok {
 		return errNotFound
 	}
-	if err := v.endPlayground(v.thisSession); err != nil {
-		return err
-	}
-	if err := s.Gate.Look(v.context(), v.who, to); err != nil {
+	if err := v.lookInto(to); err != nil {
 		return err
 	}
 	return v.seeOther("/")
+}
+
+// lookInto makes an account the one that the session looks at. The visitor may.
+func (v *visit) lookInto(id string) error {
+	if err := v.endPlayground(v.thisSession); err != nil {
+		return err
+	}
+	return v.s.Gate.Look(v.context(), v.who, id)
 }
 
 // claimPage is what templates/claim.html shows.

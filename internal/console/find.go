@@ -4,7 +4,6 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/ident"
 )
@@ -15,8 +14,9 @@ type findPage struct {
 	Looked string
 }
 
-// hit is something that was found.
-type hit struct{ Path, Name, Kind string }
+// hit is something that was found. Another account than the one that is looked at has what
+// an operator is led to by looking into it.
+type hit struct{ Path, Name, Kind, Account string }
 
 // find leads to what has the id or the name that was typed: one hit to its page, several to a
 // list. It is a POST so that a secret that is pasted by mistake gets into no address; and of
@@ -25,6 +25,11 @@ func (s *Server) find(v *visit) error {
 	q := mask(v.value("q"))
 	hits := v.hits(q)
 	if len(hits) == 1 {
+		if id := hits[0].Account; id != "" {
+			if err := v.lookInto(id); err != nil {
+				return err
+			}
+		}
 		return v.seeOther(hits[0].Path)
 	}
 	looked := "Type an id, or the beginning of a name."
@@ -64,6 +69,8 @@ const ellipsis = "…"
 func finders() []func(v *visit, q string) []hit {
 	return []func(v *visit, q string) []hit{
 		(*visit).findAccounts,
+		(*visit).findAccountsOfPeople,
+		(*visit).findAccountsOfKeys,
 		(*visit).findCalls,
 		(*visit).findKeys,
 		(*visit).findModels,
@@ -81,29 +88,22 @@ func (v *visit) hits(q string) (all []hit) {
 	return all
 }
 
-// findAccounts finds accounts for operators, where there is a page of them.
-func (v *visit) findAccounts(q string) (all []hit) {
-	if !v.who.Member.Operator || !v.s.paths["/operator/accounts/{id}"] {
-		return nil
-	}
-	for _, a := range v.s.Accounts.All() {
-		if names(q, a) {
-			all = append(all, hit{"/operator/accounts/" + a.ID, a.Name, "Account"})
-		}
-	}
-	return all
-}
-
-// findCalls finds the account's calls by the ids of requests and of completions.
+// findCalls finds a call by the id of its request or completion: of the account, and for
+// operators of any.
 func (v *visit) findCalls(q string) []hit {
-	if v.account == nil || !strings.HasPrefix(q, ident.Request) && !strings.HasPrefix(q, ident.Completion) {
+	if !strings.HasPrefix(q, ident.Request) && !strings.HasPrefix(q, ident.Completion) {
 		return nil
 	}
-	x, err := v.explained(q)
-	if err != nil {
+	x, err := v.s.Explain.Request(v.context(), q, v.now)
+	switch {
+	case err != nil || x.Account == nil:
 		return nil
+	case v.account != nil && x.Account.ID == v.account.ID:
+		return []hit{{Path: "/requests/" + x.RequestID, Name: x.RequestID, Kind: "Request"}}
+	case v.who.Member.Operator:
+		return []hit{{Path: "/requests/" + x.RequestID, Name: x.RequestID, Kind: "Request of " + x.Account.Name, Account: x.Account.ID}}
 	}
-	return []hit{{"/requests/" + x.RequestID, x.RequestID, "Request"}}
+	return nil
 }
 
 // findKeys finds the keys of the account that the visitor may see.
@@ -113,7 +113,7 @@ func (v *visit) findKeys(q string) (all []hit) {
 	}
 	for _, k := range v.s.Keys.List(v.account.ID) {
 		if v.mayKey(&k) && (q == k.ID || keyNamed(&k, q)) {
-			all = append(all, hit{"/keys/" + k.ID, k.Name, "API key " + k.Prefix + ellipsis + k.Last4})
+			all = append(all, hit{Path: "/keys/" + k.ID, Name: k.Name, Kind: "API key " + k.Prefix + ellipsis + k.Last4})
 		}
 	}
 	return all
@@ -132,7 +132,7 @@ func (v *visit) findModels(q string) (all []hit) {
 		if v.s.paths["/models/{id}"] {
 			path = "/models/" + url.PathEscape(m.ID)
 		}
-		all = append(all, hit{path, m.ID, "Model"})
+		all = append(all, hit{Path: path, Name: m.ID, Kind: "Model"})
 	}
 	return all
 }
@@ -148,9 +148,4 @@ func keyNamed(k *apikey.Key, q string) bool {
 	q = strings.ToLower(q)
 	shown := strings.ToLower(k.Prefix + ellipsis + k.Last4)
 	return strings.Contains(strings.ToLower(k.Name), q) || strings.HasPrefix(shown, q) || strings.HasSuffix(shown, q)
-}
-
-// names reports whether q is the id of a, or the beginning of its name.
-func names(q string, a *account.Account) bool {
-	return q == a.ID || begins(a.Name, q)
 }

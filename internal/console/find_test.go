@@ -57,3 +57,36 @@ func TestFind(t *testing.T) {
 		t.Error("the secret is in the log")
 	}
 }
+
+// TestFind_Operator: an operator finds any account by its name, a member or a key, and any call
+// by its id, which it then looks at in the account that made it.
+func TestFind_Operator(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	op := w.operator()
+	w.person("ada@example.test", false, w.other, member.Owner)
+	w.grant(w.other, ledger.Grant{Amount: money.IU})
+	k, secret, err := w.keys.Create(t.Context(), apikey.NewKey{AccountID: w.other.ID, Name: "Nightly"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := w.call(k, "svc-titan", time.Now(), ledger.Outcome{PromptTokens: 1}).RequestID
+	account := "/operator/accounts/" + w.other.ID
+	for _, q := range []string{w.other.ID, strings.ToUpper(w.other.Name), "ada@example.test", "Ada@", k.ID, k.Last4, k.Prefix, string(secret)} {
+		if r := w.ask("POST", "/find", op, url.Values{"q": {q}}); r.Header.Get("Location") != account {
+			t.Errorf("%q leads to %s %q, want %s", q, r.Status, r.Header.Get("Location"), account)
+		}
+	}
+	for _, q := range []string{call, ident.CompletionOf(call)} {
+		r := w.ask("POST", "/find", op, url.Values{"q": {q}})
+		if got := r.Header.Get("Location"); got != "/requests/"+call {
+			t.Errorf("%q leads to %s %q", q, r.Status, got)
+		}
+	}
+	has(t, text(t, w.ask("GET", "/requests/"+call, op, nil)), "You are looking at "+w.other.Name+" as operator", call)
+	for _, q := range []string{"nobody@", "req_x", "zzzz"} {
+		if page := text(t, w.ask("POST", "/find", op, url.Values{"q": {q}})); !strings.Contains(page, "Nothing found") {
+			t.Errorf("%q finds something:\n%s", q, page)
+		}
+	}
+}

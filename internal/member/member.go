@@ -49,6 +49,9 @@ type Membership struct {
 	CreatedAt time.Time
 }
 
+// Belonging is an account of whoever has the email.
+type Belonging struct{ Email, AccountID string }
+
 // Person is a member as those it works with see it.
 type Person struct {
 	Member
@@ -167,6 +170,7 @@ type Store interface {
 	// session. It fails with [ErrLinkUnknown], [*UsedError], [ErrLinkExpired] or [ErrKnown].
 	Enter(ctx context.Context, hash Hash, e Entry) error
 	// People returns the members of an account, owners first, each by email.
+	Belongings(ctx context.Context, email string, most int) ([]Belonging, error)
 	People(ctx context.Context, accountID string) ([]Person, error)
 	// SetRole changes a member's role in an account. It fails with [ErrNotFound], and with
 	// [ErrLastOwner] where no owner would be left.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/parley-ai/parley/internal/audit"
@@ -23,6 +24,15 @@ func (d *DB) People(ctx context.Context, accountID string) ([]member.Person, err
 		p.Since, p.SeenAt = instant(since), instant(seen)
 		return err
 	})
+}
+
+// Belongings returns at most that many accounts of members whose email begins so, in whatever
+// case, by email.
+func (d *DB) Belongings(ctx context.Context, email string, most int) ([]member.Belonging, error) {
+	email = strings.ToLower(email) // as they are kept
+	rs, err := d.read.QueryContext(ctx, `SELECT m.email, p.account_id FROM member m JOIN membership p ON p.member_id = m.id
+		WHERE m.email >= $1 AND m.email < $2 ORDER BY m.email, p.account_id LIMIT $3`, email, email+"\U0010FFFF", most)
+	return rows(rs, err, func(rs *sql.Rows, b *member.Belonging) error { return rs.Scan(&b.Email, &b.AccountID) })
 }
 
 // Emails returns those of the members among ids.
