@@ -48,7 +48,7 @@ func (s *Server) operatorAccount(v *visit) error {
 		"adjusted":      "The credit is corrected.",
 		"adjusted-once": "This form was sent before. The credit was corrected once.",
 		"plan":          "The plan is changed. It counts for every call from now on.",
-		"suspended":     a.Name + " is suspended. New calls get 403.",
+		"suspended":     a.Name + " is suspended. New calls get 401.",
 		"resumed":       a.Name + " may make calls again.",
 	})
 	if v.r.URL.Query().Get("done") == "bare" {
@@ -324,7 +324,7 @@ func (s *Server) suspendPage(v *visit) error {
 	}
 	return v.action(operatorActionPage{
 		Of: a, Action: "suspend", Title: "Suspend " + a.Name, Verb: "Suspend account", Danger: true,
-		Effect: []string{"New calls get 403 within 2 seconds.", running, "Its credit stays, its members can sign in and read. You can resume it at any time."},
+		Effect: []string{"New calls get 401 within 2 seconds.", running, "Its credit stays, its members can sign in and read. You can resume it at any time."},
 	})
 }
 

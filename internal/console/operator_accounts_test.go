@@ -164,7 +164,7 @@ func TestOperatorStatus(t *testing.T) {
 	w.accounts.SetPlans([]account.Plan{{ID: "pro", RPM: 600}, {ID: "max", TPM: 5000}})
 	op := w.operator()
 	path := "/operator/accounts/" + w.lab.ID
-	if page := shown(t, w.ask("GET", path+"/suspend", op, nil)); !strings.Contains(page, "New calls get 403 within 2 seconds.") || !strings.Contains(page, "No call is running.") {
+	if page := shown(t, w.ask("GET", path+"/suspend", op, nil)); !strings.Contains(page, "New calls get 401 within 2 seconds.") || !strings.Contains(page, "No call is running.") {
 		t.Errorf("the effect is not said: %s", page)
 	}
 	for _, c := range []struct {
