@@ -118,6 +118,30 @@ func TestProve_LargeBooks(t *testing.T) {
 	errs.await(t, "Stopped. 0 calls settled; the books were balanced at ")
 }
 
+// Of books that were too large the last time nobody waits to see that they still are.
+func TestProve_HugeBooks(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := serve(t, dir, &provider{}).finish(t); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", filepath.Join(dir, store.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO proof (one, at, took_us, entries, law, detail) VALUES (1, 1, 1, 5000001, '', '')`); err != nil {
+		t.Fatal(err)
+	}
+	o, out, errs := options(t, dir, &provider{})
+	o.patience = time.Hour
+	r := start(t, o, out, errs)
+	errs.await(t, "books    large; balanced at 1970-01-01 00:00 UTC; they are proved again beside the calls")
+	if err := r.finish(t); err != nil {
+		t.Error(err)
+	}
+}
+
 // awaitProof waits until no proof is under way.
 func (r *running) awaitProof(t *testing.T) {
 	t.Helper()
