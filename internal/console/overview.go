@@ -10,6 +10,7 @@ import (
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/refusal"
 )
 
 const (
@@ -61,10 +62,16 @@ type todays struct {
 	Tokens           []int64
 	Errors           []int64
 	First, Slow      time.Duration // median and 95 % of the time to the first token
+	Unread           bool          // these could not be read
+	Denied           int64         // calls of today that were refused before they began
+	More             bool          // and there are more of them
 }
 
+// Refused are the calls of today that were refused, by us or by the upstream.
+func (f *todays) Refused() int64 { return f.Today.Refused + f.Denied }
+
 // Failed are the calls of today that did not end well.
-func (f *todays) Failed() int64 { return f.Today.Failed + f.Today.Refused }
+func (f *todays) Failed() int64 { return f.Today.Failed + f.Refused() }
 
 // TokensToday are those in and out.
 func (f *todays) TokensToday() int64 { return f.Today.PromptTokens + f.Today.CompletionTokens }
@@ -100,6 +107,9 @@ func (s *Server) overview(v *visit) error {
 	}
 	v.warn(grants, pace, b)
 	p.Figures = v.today(last.Receipts)
+	if p.Figures != nil {
+		p.Figures.Unread = !ok
+	}
 	if days, ok := v.usageBy(ledger.ByDay, firstOfMonth(v.now)); ok {
 		c := v.spendChart(days)
 		p.Spend = &c
@@ -165,11 +175,26 @@ func (v *visit) today(last []ledger.Receipt) *todays {
 			f.Yesterday.Add(u)
 		}
 	}
+	v.denied(f)
 	first := firstOfMonth(v.now)
 	f.Days = int(first.AddDate(0, 1, 0).Sub(first).Hours()) / 24
 	f.DaysLeft = f.Days - v.now.UTC().Day()
 	f.First, f.Slow = firstTokens(last)
 	return f
+}
+
+// denied counts what was refused today before it began, which no usage has.
+func (v *visit) denied(f *todays) {
+	refused, ok := partial(v, func(ctx context.Context) ([]refusal.Record, error) {
+		return v.s.Records.Refusals(ctx, refusal.Filter{AccountID: v.account.ID, From: midnight(v.now), Limit: refusalsCounted})
+	})
+	if !ok {
+		return
+	}
+	f.Denied, f.More = int64(len(refused)), len(refused) == refusalsCounted
+	for i := range refused {
+		f.Errors[min(refused[i].At.UTC().Hour(), len(f.Errors)-1)]++
+	}
 }
 
 // firstTokens is the median and the 95 % of calls' times to their first token.

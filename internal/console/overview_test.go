@@ -123,6 +123,8 @@ func TestOverview(t *testing.T) {
 	}
 	w.madeCall(k.ID, "svc-titan") // the receipt of what was voided is written with it
 	has(t, text(t, w.ask("GET", "/", ada, nil)), ">15.50</span></b><i>available", "0 refused, 1 failed")
+	w.refuse(k, refusal.Record{At: time.Now(), Status: 429, Code: "rate_limit_exceeded"})
+	has(t, text(t, w.ask("GET", "/", ada, nil)), "1 refused, 1 failed")
 }
 
 // TestOverview_Warnings: what needs a person stands above, two things at most.
