@@ -64,7 +64,7 @@ func (p *proofs) end(report ledger.Report, err error) {
 // calls; larger books are proved beside the calls.
 const patience = 3 * time.Second
 
-// hopeless is how many entries need not be tried within patience: a core proves some 400,000 a
+// hopeless is how many entries need not be tried within patience: a core proves some 500,000 a
 // second (docs/performance.md).
 const hopeless = 5_000_000
 
