@@ -63,7 +63,8 @@ func (o *once) sum(v *visit, stamp []byte) []byte {
 	}
 	h := hmac.New(sha256.New, o.key[:])
 	h.Write(stamp)
-	h.Write([]byte(strings.Join([]string{v.who.Member.ID, account, v.r.URL.Path}, "\n")))
+	page := strings.TrimSuffix(v.r.URL.Path, "/new") // some forms are sent to the list they add to
+	h.Write([]byte(strings.Join([]string{v.who.Member.ID, account, page}, "\n")))
 	return h.Sum(nil)
 }
 

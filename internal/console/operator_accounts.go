@@ -105,6 +105,7 @@ func (p operatorAccountsPage) shows(r accountRow) bool {
 type newAccountPage struct {
 	Form  *form
 	Plans []planChoice
+	Token string
 }
 
 // planChoice is a plan that an account can be put on.
@@ -132,16 +133,28 @@ func (v *visit) newAccountForm() newAccountPage {
 	return newAccountPage{v.form(
 		field{Name: "name", Label: "Name", Maximum: 100, Autocomplete: "off", Wide: "w3", Focus: true},
 		field{Name: "credit", Label: "Credit to begin with", Unit: "IU", Inputmode: "decimal", Maximum: 24, Autocomplete: "off", Optional: true, Hint: "Empty: none. It never expires."},
-	), v.planChoices("")}
+	), v.planChoices(""), v.s.once.token(v)}
 }
 
 func (s *Server) newAccount(v *visit) error {
 	return v.page("operator-account-new", "Create account", v.newAccountForm())
 }
 
-// createAccount makes an account. Of a form that is sent twice the second finds the name taken.
+// createAccount makes an account.
 func (s *Server) createAccount(v *visit) error {
 	p := v.newAccountForm()
+	d, ok := s.once.take(v)
+	if !ok {
+		p.Form.failAll(staleForm)
+		return v.wrong("operator-account-new", "Create account", p)
+	}
+	defer d.mu.Unlock()
+	if !d.at.IsZero() {
+		if page, ok := d.again(v.now).(string); ok {
+			return v.seeOther(page)
+		}
+		return v.seeOther("/operator/accounts")
+	}
 	var credit money.Amount
 	if text := v.value("credit"); text != "" {
 		credit = amountOf(p.Form, "credit")
@@ -170,7 +183,9 @@ func (s *Server) createAccount(v *visit) error {
 			done = "bare" // the account is there; its page says what is missing
 		}
 	}
-	return v.seeOther("/operator/accounts/" + a.ID + "?done=" + done)
+	page := accountPath(a) + "?done=" + done
+	d.done(v.now, page)
+	return v.seeOther(page)
 }
 
 // amountOf reads an amount above 0 from a field, or says in the form what is wrong with it.
