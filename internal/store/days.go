@@ -198,6 +198,9 @@ func (d *DB) termsNames(ctx context.Context, list []usageRow) (map[int64]termsNa
 		names[number] = n
 		return err
 	})
+	if err != nil { // a page that has no more time for it must not leave keys without names
+		return nil, err
+	}
 	d.days.mu.Lock()
 	defer d.days.mu.Unlock()
 	if d.days.terms == nil || len(d.days.terms) > mostTerms {
@@ -206,5 +209,5 @@ func (d *DB) termsNames(ctx context.Context, list []usageRow) (map[int64]termsNa
 	for number := range missing {
 		d.days.terms[number] = names[number]
 	}
-	return names, err
+	return names, nil
 }

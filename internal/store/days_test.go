@@ -1,9 +1,11 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,6 +55,56 @@ func TestUsageOf_Remembered(t *testing.T) {
 		if rng.IntN(3) == 0 {
 			charge()
 		}
+	}
+}
+
+// dying is a context that ends when it has been looked at so often.
+type dying struct {
+	context.Context
+	end  context.CancelFunc
+	left atomic.Int64
+}
+
+func (d *dying) Done() <-chan struct{} {
+	if d.left.Add(-1) == 0 {
+		d.end()
+	}
+	return d.Context.Done()
+}
+
+// TestUsageOf_OutOfTime: wherever a reader runs out of time, the next one is told the right keys.
+func TestUsageOf_OutOfTime(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := open(t, dir)
+	price := savePrice(t, db, model())
+	account := addAccount(t, db, "Acme")
+	commit(t, db, grant(account, 1_000_000, ""))
+	r := receipt(account, price, false)
+	commit(t, db, ledger.Op{Close: &r})
+	f := ledger.UsageFilter{AccountID: account, From: r.CreatedAt.Add(-time.Hour), To: r.CreatedAt.Add(time.Hour)}
+	failed := 0
+	for looks := int64(1); ; looks++ {
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		db = open(t, dir)
+		ctx, end := context.WithCancel(t.Context())
+		short := &dying{Context: ctx, end: end}
+		short.left.Store(looks)
+		_, err := db.UsageOf(short, f, ledger.ByKey)
+		end()
+		got, again := db.UsageOf(t.Context(), f, ledger.ByKey)
+		if again != nil || len(got) != 1 || got[0].Group != r.KeyID {
+			t.Fatalf("after %d looks and %v: %+v, %v", looks, err, got, again)
+		}
+		if err == nil {
+			break
+		}
+		failed++
+	}
+	if failed == 0 {
+		t.Error("no reader ran out of time")
 	}
 }
 
