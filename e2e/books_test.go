@@ -11,6 +11,8 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite" // the driver of the checker, which reads the file beside the server
+
+	"github.com/parley-ai/parley/internal/store/storetest"
 )
 
 // entry is what a client wrote down about one call.
@@ -50,12 +52,7 @@ const unbalanced = `SELECT count(*) FROM account a
 // openBooks opens the database as an outsider who can only read.
 func openBooks(t *testing.T, data string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(data, "parley.db")+"?mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db
+	return storetest.PlainReader(t, filepath.Join(data, "parley.db"))
 }
 
 func count(db *sql.DB, query string, args ...any) (int64, error) {
@@ -234,11 +231,7 @@ func TestAudit_Catches(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "parley.db"), books, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "parley.db"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
+			db := storetest.Plain(t, filepath.Join(dir, "parley.db"))
 			if _, err := db.ExecContext(t.Context(), doctor); err != nil {
 				t.Fatal(err)
 			}

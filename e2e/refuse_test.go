@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/e2e/proc"
+	"github.com/parley-ai/parley/internal/store/storetest"
 )
 
 // refused starts a server that must not start: exit code 1 and a sentence with all of words.
@@ -127,10 +127,7 @@ func TestRefuse_NewerSchema(t *testing.T) {
 	if code := s.Stop(); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.Options.Data, "parley.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := storetest.Plain(t, filepath.Join(s.Options.Data, "parley.db"))
 	if _, err := db.Exec(`INSERT INTO schema_migration (version, checksum) VALUES (9999, 'from the future')`); err != nil {
 		t.Fatal(err)
 	}

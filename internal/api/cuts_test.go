@@ -3,7 +3,6 @@ package api_test
 import (
 	"bufio"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/store"
+	"github.com/parley-ai/parley/internal/store/storetest"
 	"github.com/parley-ai/parley/internal/upstream/openai"
 	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 )
@@ -104,9 +104,7 @@ func TestCutAtEveryEvent(t *testing.T) {
 // chargesInBooks reads, by plain SQL, what the calls of the door's account became.
 func (d *door) chargesInBooks(t *testing.T) map[string]ledger.Receipt {
 	t.Helper()
-	books, err := sql.Open("sqlite", "file:"+filepath.Join(d.dir, store.FileName)+"?mode=ro")
-	must(t, err)
-	defer books.Close()
+	books := storetest.PlainReader(t, filepath.Join(d.dir, store.FileName))
 	rows, err := books.QueryContext(t.Context(), `SELECT id, state, ending, prompt_tokens, completion_tokens, amount FROM charge WHERE account_id = ?`, d.account.ID)
 	must(t, err)
 	defer rows.Close()

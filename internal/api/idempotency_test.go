@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	"github.com/parley-ai/parley/internal/idempotency"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/store"
+	"github.com/parley-ai/parley/internal/store/storetest"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 	"github.com/parley-ai/parley/internal/wire"
@@ -75,19 +75,16 @@ func TestIdempotency_Replay(t *testing.T) {
 // sql runs plain SQL behind the back of the rooms.
 func (d *door) sql(t testing.TB, statement string, args ...any) {
 	t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(d.dir, store.FileName)+"?_pragma=busy_timeout(10000)")
-	must(t, err)
+	db := storetest.Plain(t, filepath.Join(d.dir, store.FileName))
 	defer db.Close()
-	_, err = db.ExecContext(context.Background(), statement, args...)
+	_, err := db.ExecContext(context.Background(), statement, args...)
 	must(t, err)
 }
 
 // idempotentKeys are all keys in the books.
-func (d *door) idempotentKeys() (keys [][32]byte, err error) {
-	db, err := sql.Open("sqlite", filepath.Join(d.dir, store.FileName))
-	if err != nil {
-		return nil, err
-	}
+func (d *door) idempotentKeys(t testing.TB) (keys [][32]byte, err error) {
+	t.Helper()
+	db := storetest.PlainReader(t, filepath.Join(d.dir, store.FileName))
 	defer db.Close()
 	rs, err := db.QueryContext(context.Background(), `SELECT key FROM idempotency ORDER BY number`)
 	if err != nil {
@@ -107,7 +104,7 @@ func (d *door) idempotentKeys() (keys [][32]byte, err error) {
 // record is the only one of the door's account, or the oldest.
 func (d *door) record(t testing.TB) (r idempotency.Record) {
 	t.Helper()
-	keys, err := d.idempotentKeys()
+	keys, err := d.idempotentKeys(t)
 	must(t, err)
 	r, found, err := d.db.FindIdempotent(context.Background(), d.account.ID, keys[0])
 	must(t, err)
@@ -263,7 +260,7 @@ func TestIdempotency_Shutdown(t *testing.T) {
 	if n := len(d.charges(t)); n != 0 {
 		t.Errorf("%d charges of an answer that nobody was shown", n)
 	}
-	keys, err := d.idempotentKeys()
+	keys, err := d.idempotentKeys(t)
 	if err != nil || len(keys) != 0 {
 		t.Errorf("keys %v, %v, want none", keys, err)
 	}
@@ -318,9 +315,7 @@ func TestIdempotency_Storm(t *testing.T) {
 			t.Errorf("%s has %d different answers, want 1", key, len(bodies))
 		}
 	}
-	books, err := sql.Open("sqlite", "file:"+filepath.Join(d.dir, store.FileName)+"?mode=ro")
-	must(t, err)
-	defer books.Close()
+	books := storetest.PlainReader(t, filepath.Join(d.dir, store.FileName))
 	var charges, twice, below int
 	must(t, books.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM charge WHERE state <> 'voided'),
 		(SELECT count(*) - count(DISTINCT completion_id) FROM charge), (SELECT count(*) FROM account WHERE posted > granted)`).Scan(&charges, &twice, &below))
@@ -343,7 +338,7 @@ func TestIdempotency_Expiry(t *testing.T) {
 		d.sql(t, `UPDATE idempotency SET created_at = created_at - $1`, idempotency.Lifetime.Microseconds())
 		if sweep {
 			must(t, d.repeats.Sweep(context.Background(), time.Now()))
-			if keys, err := d.idempotentKeys(); err != nil || len(keys) != 0 {
+			if keys, err := d.idempotentKeys(t); err != nil || len(keys) != 0 {
 				t.Errorf("after the sweep: %v, %v", keys, err)
 			}
 		}

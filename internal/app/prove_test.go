@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"database/sql"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/config"
 	"github.com/parley-ai/parley/internal/store"
+	"github.com/parley-ai/parley/internal/store/storetest"
 )
 
 // The job runs once a day and when it is asked for, and not after the end.
@@ -44,10 +44,7 @@ func TestProveOnce(t *testing.T) {
 	r := start(t, o, out, errs)
 	change := func(statement string) {
 		t.Helper()
-		db, err := sql.Open("sqlite", filepath.Join(dir, store.FileName))
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := storetest.Plain(t, filepath.Join(dir, store.FileName))
 		defer db.Close()
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -125,11 +122,7 @@ func TestProve_HugeBooks(t *testing.T) {
 	if err := serve(t, dir, &provider{}).finish(t); err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", filepath.Join(dir, store.FileName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := storetest.Plain(t, filepath.Join(dir, store.FileName))
 	if _, err := db.ExecContext(t.Context(), `INSERT INTO proof (one, at, took_us, entries, law, detail) VALUES (1, 1, 1, 5000001, '', '')`); err != nil {
 		t.Fatal(err)
 	}
@@ -162,11 +155,7 @@ func TestProve_LargeBrokenBooks(t *testing.T) {
 	o, out, errs := options(t, dir, &provider{})
 	o.patience = 1 // ns
 	r := start(t, o, out, errs)
-	db, err := sql.Open("sqlite", filepath.Join(dir, store.FileName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := storetest.Plain(t, filepath.Join(dir, store.FileName))
 	if _, err := db.ExecContext(t.Context(), `UPDATE account SET granted = granted + 5`); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package ledger_test
 import (
 	"bufio"
 	"context"
-	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/store/storetest"
 	"github.com/parley-ai/parley/internal/subscription"
 )
 
@@ -189,12 +189,9 @@ func kill(t *testing.T, dir string, d time.Duration) (charged, delivered map[str
 // spentOf adds up the charges of the victims' budget by plain SQL.
 func spentOf(t *testing.T, dir string) (sum money.Amount) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "parley.db")+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := storetest.PlainReader(t, filepath.Join(dir, "parley.db"))
 	defer db.Close()
-	err = db.QueryRow(`SELECT coalesce(sum(amount), 0) FROM charge_row WHERE budget = (SELECT number FROM budget WHERE id = ? AND period = ?)`, victims.ID, victims.Period).Scan(&sum)
+	err := db.QueryRow(`SELECT coalesce(sum(amount), 0) FROM charge_row WHERE budget = (SELECT number FROM budget WHERE id = ? AND period = ?)`, victims.ID, victims.Period).Scan(&sum)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,13 +202,10 @@ func spentOf(t *testing.T, dir string) (sum money.Amount) {
 // included tokens used.
 func plan(t *testing.T, dir string) (periods, included int64) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "parley.db")+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := storetest.PlainReader(t, filepath.Join(dir, "parley.db"))
 	defer db.Close()
 	var last, grants, granted, used int64
-	err = db.QueryRow(`SELECT (SELECT count(*) FROM subscription_period), (SELECT max(number) FROM subscription_period), (SELECT count(DISTINCT period) FROM token_grant WHERE amount = ?1),
+	err := db.QueryRow(`SELECT (SELECT count(*) FROM subscription_period), (SELECT max(number) FROM subscription_period), (SELECT count(DISTINCT period) FROM token_grant WHERE amount = ?1),
 		(SELECT sum(amount) FROM token_grant) - (SELECT coalesce(sum(amount), 0) FROM token_expiry) - (SELECT tokens_granted FROM account),
 		(SELECT sum(plan_tokens) FROM charge), (SELECT tokens_posted FROM account)`, monthly.Tokens).Scan(&periods, &last, &grants, &granted, &included, &used)
 	if err != nil || last != periods || grants != periods || granted != 0 || included != used {
@@ -222,10 +216,7 @@ func plan(t *testing.T, dir string) (periods, included int64) {
 
 func check(t *testing.T, dir string, charged, delivered map[string]int64) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "parley.db")+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := storetest.PlainReader(t, filepath.Join(dir, "parley.db"))
 	defer db.Close()
 	var holds, twice int
 	if err := db.QueryRow(`SELECT (SELECT count(*) FROM hold), (SELECT count(*) - count(DISTINCT id) FROM charge)`).Scan(&holds, &twice); err != nil {

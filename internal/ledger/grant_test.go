@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"math/rand/v2"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/store"
+	"github.com/parley-ai/parley/internal/store/storetest"
 )
 
 // burned is what each grant of the account has burned and lost, by its note.
@@ -62,10 +62,7 @@ func (b *books) expire(t testing.TB, at time.Time) time.Time {
 // tamper runs plain SQL on the database of dir, which nobody has open.
 func tamper(t testing.TB, dir, statement string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, store.FileName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := storetest.Plain(t, filepath.Join(dir, store.FileName))
 	defer db.Close()
 	if _, err := db.Exec(statement); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/parley-ai/parley/internal/store"
+	"github.com/parley-ai/parley/internal/store/storetest"
 )
 
 // Laws whose breaches are counted by themselves.
@@ -37,9 +38,7 @@ type receipt struct {
 // books opens the database in dir as an outsider who can only read.
 func books(t testing.TB, dir string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, store.FileName)+"?mode=ro&_pragma=busy_timeout(10000)")
-	must(t, err)
-	return db
+	return storetest.PlainReader(t, filepath.Join(dir, store.FileName))
 }
 
 // check compares the books in dir with what the callers saw. Where the power failed, tokens

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"database/sql"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/store"
+	"github.com/parley-ai/parley/internal/store/storetest"
 )
 
 // at is a time that the database can hold exactly.
@@ -109,10 +109,7 @@ func receipt(accountID, priceID string, stream bool) ledger.Receipt {
 // plainSQL runs statements on the database of dir, which nobody has open.
 func plainSQL(t testing.TB, dir string, statements ...string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(dir, store.FileName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := storetest.Plain(t, filepath.Join(dir, store.FileName))
 	defer db.Close()
 	for _, s := range statements {
 		if _, err := db.ExecContext(context.Background(), s); err != nil {

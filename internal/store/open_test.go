@@ -285,10 +285,7 @@ func TestOpen_AnyPageOverwritten(t *testing.T) {
 func TestOpen_ForeignDatabase(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	other, err := sql.Open("sqlite", filepath.Join(dir, store.FileName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := storetest.Plain(t, filepath.Join(dir, store.FileName))
 	for _, statement := range []string{`CREATE TABLE bookmark (url TEXT)`, `INSERT INTO bookmark VALUES ('https://example.org')`} {
 		if _, err := other.ExecContext(context.Background(), statement); err != nil {
 			t.Fatal(err)
@@ -300,10 +297,7 @@ func TestOpen_ForeignDatabase(t *testing.T) {
 	if _, err := store.Open(context.Background(), dir); !errors.Is(err, store.ErrNotOurs) {
 		t.Fatalf("Open gives %v, want ErrNotOurs", err)
 	}
-	if other, err = sql.Open("sqlite", filepath.Join(dir, store.FileName)); err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
+	other = storetest.Plain(t, filepath.Join(dir, store.FileName))
 	var tables int
 	if err := other.QueryRowContext(context.Background(), `SELECT count(*) FROM sqlite_master`).Scan(&tables); err != nil || tables != 1 {
 		t.Errorf("it has %d tables, %v, want its own one", tables, err)

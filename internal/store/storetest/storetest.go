@@ -1,6 +1,7 @@
-// Package storetest is a disk under SQLite that fails, loses its power and forgets what
-// was not synced. It takes the place of SQLite's file system in the process of a test, so
-// the store above it is the one that ships, unchanged.
+// Package storetest is for tests of the store and of what is kept in it. Its Disk is a disk
+// under SQLite that fails, loses its power and forgets what was not synced: it takes the
+// place of the file system of SQLite in the process of a test, so the store above it is the
+// one that ships, unchanged. Plain reads and forges the books beside the rooms.
 package storetest
 
 import (
