@@ -324,15 +324,25 @@ func offer(r *rand.Rand, vocab *grammar.Vocab) (tools string, schemas map[string
 // their schemas; and where a call or an object may come, one of them does.
 func TestEmbedded_Tools(t *testing.T) {
 	t.Parallel()
-	eachModel(t, 300, keepTools)
+	var met forms
+	t.Cleanup(func() {
+		if met.several.Load() == 0 || met.objects.Load() == 0 {
+			t.Errorf("%d choices with several calls, %d objects, want both tried", met.several.Load(), met.objects.Load())
+		}
+	})
+	eachModel(t, 300, met.keepTools)
 }
 
-func keepTools(t *testing.T, e *engine.Engine, requests int) {
+// forms counts the less usual answers to offers of tools. Not every model gives all: the
+// real one calls a tool wherever it may.
+type forms struct{ several, objects atomic.Int64 }
+
+func (f *forms) keepTools(t *testing.T, e *engine.Engine, requests int) {
 	t.Helper()
 	d := open(t, local.New(e))
 	vocab, err := e.Vocab()
 	must(t, err)
-	var several, objects, calls atomic.Int64
+	var calls atomic.Int64
 	crowded(t, requests, func(t *testing.T, _ int, r *rand.Rand) bool {
 		t.Helper()
 		tools, schemas, least := offer(r, vocab)
@@ -359,7 +369,7 @@ func keepTools(t *testing.T, e *engine.Engine, requests int) {
 				if err := json.Unmarshal([]byte(c.content), &v); err != nil {
 					t.Errorf("%s\ngives %q: %v", ask, c.content, err)
 				}
-				objects.Add(1)
+				f.objects.Add(1)
 			}
 			for _, call := range c.calls {
 				if schemas[call.name] == nil || ids[call.id] || mode == 1 && call.name != "tool_0" {
@@ -373,12 +383,12 @@ func keepTools(t *testing.T, e *engine.Engine, requests int) {
 			}
 			calls.Add(int64(len(c.calls)))
 			if len(c.calls) > 1 {
-				several.Add(1)
+				f.several.Add(1)
 			}
 		}
 		return true
 	})
-	if int(calls.Load()) < requests/2 || requests > 100 && (several.Load() == 0 || objects.Load() == 0) {
-		t.Errorf("%d calls, %d choices with several, %d objects", calls.Load(), several.Load(), objects.Load())
+	if int(calls.Load()) < requests/2 {
+		t.Errorf("%d calls, want at least one to every second request", calls.Load())
 	}
 }
