@@ -85,8 +85,10 @@ type Principal struct {
 	Scopes  Scopes
 	// Networks are those that the key may be used from; nil is everywhere.
 	Networks []netip.Prefix
-	// KeyLimits bind the key in addition to the plan's, which bind the account.
+	// KeyLimits bind the key in addition to the plan's, which bind the account. They are
+	// counted under CountedAs, an id that a key shares with those whose place it took.
 	KeyLimits ratelimit.Limits
+	CountedAs string
 	Budget    Budget // of the key
 	// KeyLife ends when the key is revoked, AccountLife when the account is suspended.
 	// A nil Life does not end.

@@ -43,6 +43,10 @@ type Key struct {
 	RevokedAt  time.Time
 	LastUsedAt time.Time
 	ReplacedBy string // the id of the key that Rotate made
+	// CountedAs is the id that its limits are counted under, of the first of the keys that
+	// have taken each other's place: a limit is the key's, however many secrets it has. The
+	// keyring sets it.
+	CountedAs string
 }
 
 // Status is "active", "expired" or "revoked" at that time.
@@ -133,7 +137,16 @@ func (r *Keyring) Load(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	before := map[string]string{} // by the id of the key that took its place
 	for _, k := range keys {
+		if k.ReplacedBy != "" {
+			before[k.ReplacedBy] = k.ID
+		}
+	}
+	for _, k := range keys {
+		for k.CountedAs = k.ID; before[k.CountedAs] != ""; {
+			k.CountedAs = before[k.CountedAs]
+		}
 		r.put(&entry{Key: k, used: newMinute(k.LastUsedAt), life: account.NewLife()})
 	}
 	return nil
@@ -176,9 +189,9 @@ func (r *Keyring) Create(ctx context.Context, n NewKey) (Key, Secret, error) {
 	if !n.ExpiresAt.IsZero() && !n.ExpiresAt.Truncate(time.Microsecond).After(now) {
 		return Key{}, "", ErrExpiry
 	}
-	secret := mint()
+	secret, id := mint(), ident.New(ident.Key)
 	k := Key{
-		ID: ident.New(ident.Key), AccountID: n.AccountID, CreatedBy: n.CreatedBy, Name: n.Name,
+		ID: id, CountedAs: id, AccountID: n.AccountID, CreatedBy: n.CreatedBy, Name: n.Name,
 		Prefix: secret.Prefix(), Last4: secret.Last4(), Hash: secret.Hash(),
 		Models: slices.Clone(n.Models), Scopes: cmp.Or(n.Scopes, account.DefaultScopes), Networks: slices.Clone(n.Networks), Budget: budgetOf(n.Budget, ""),
 		RPM: n.RPM, TPM: n.TPM, CreatedAt: now,
@@ -304,7 +317,7 @@ func (r *Keyring) Authenticate(values []string, now time.Time) (*account.Princip
 		plan = &account.Plan{ID: id}
 	}
 	return &account.Principal{
-		Account: a, Plan: plan, KeyID: e.ID, KeyName: e.Name, Models: e.Models, Scopes: e.Scopes, Networks: e.Networks,
+		Account: a, Plan: plan, KeyID: e.ID, KeyName: e.Name, CountedAs: e.CountedAs, Models: e.Models, Scopes: e.Scopes, Networks: e.Networks,
 		KeyLimits: ratelimit.Limits{Requests: e.RPM, Tokens: e.TPM}, Budget: e.Budget, KeyLife: e.life, AccountLife: life,
 	}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/ratelimit"
 )
@@ -21,15 +22,18 @@ func (a *App) openLimits(ctx context.Context) error {
 		return fmt.Errorf("the calls of the last minute cannot be read: %w", err)
 	}
 	a.limiter = ratelimit.New(now)
-	a.limiter.Restore(past(receipts, now))
+	a.limiter.Restore(past(receipts, now, a.rooms.keys.Find))
 	return nil
 }
 
 // past is what calls count for: a call that was voided gave no tokens.
-func past(receipts []ledger.Receipt, now time.Time) []ratelimit.Past {
+func past(receipts []ledger.Receipt, now time.Time, key func(id string) (apikey.Key, bool)) []ratelimit.Past {
 	calls := make([]ratelimit.Past, 0, len(receipts))
 	for _, r := range receipts {
 		p := ratelimit.Past{Account: r.AccountID, Key: r.KeyID, Model: r.Model, At: r.CreatedAt}
+		if k, ok := key(r.KeyID); ok {
+			p.Key = k.CountedAs
+		}
 		if p.At.After(now) {
 			p.At = now // the clock was set back meanwhile
 		}

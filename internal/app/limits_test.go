@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/ratelimit"
@@ -54,6 +55,45 @@ func TestLimits_SurviveARestart(t *testing.T) {
 	}
 }
 
+// A limit is the key's: a rotated key and its successor have it once, while both work and
+// after a restart.
+func TestLimits_OfARotatedKey(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o, out, errs := options(t, dir, &provider{})
+	r := start(t, o, out, errs)
+	k, first, err := r.rooms.keys.Create(t.Context(), apikey.NewKey{AccountID: r.rooms.accounts.All()[0].ID, Name: "web", RPM: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, text, _, err := r.rooms.keys.Rotate(t.Context(), k.ID, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, third, _, err := r.rooms.keys.Rotate(t.Context(), second.ID, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(s apikey.Secret, remaining string, status int) {
+		t.Helper()
+		res := r.post(t, string(s), hello)
+		read(t, res.Body)
+		if left := res.Header.Get("X-Ratelimit-Remaining-Requests"); res.StatusCode != status || left != remaining {
+			t.Errorf("%d, %s remaining, want %d and %s", res.StatusCode, left, status, remaining)
+		}
+	}
+	call(first, "2", http.StatusOK)
+	call(third, "1", http.StatusOK)
+	if err := r.finish(t); err != nil {
+		t.Fatal(err)
+	}
+	o2, out, errs := options(t, dir, &provider{})
+	r = start(t, o2, out, errs)
+	call(text, "0", http.StatusOK)
+	call(third, "0", http.StatusTooManyRequests)
+	call(first, "0", http.StatusTooManyRequests)
+}
+
 // abandon leaves a stream on the data directory as a killed process does.
 func abandon(t *testing.T, o Options, accountID, keyID string) {
 	t.Helper()
@@ -84,9 +124,11 @@ func TestPast(t *testing.T) {
 	receipt := func(age time.Duration, state ledger.State) ledger.Receipt {
 		return ledger.Receipt{AccountID: "a", KeyID: "k", CreatedAt: now.Add(-age), State: state, PromptTokens: 40, CompletionTokens: 2}
 	}
-	got := past([]ledger.Receipt{receipt(50*time.Second, ledger.Settled), receipt(40*time.Second, ledger.Recovered), receipt(30*time.Second, ledger.Voided), receipt(-time.Hour, ledger.Settled)}, now)
+	got := past([]ledger.Receipt{receipt(50*time.Second, ledger.Settled), receipt(40*time.Second, ledger.Recovered), receipt(30*time.Second, ledger.Voided), receipt(-time.Hour, ledger.Settled)}, now, func(id string) (apikey.Key, bool) {
+		return apikey.Key{CountedAs: "first"}, id == "k"
+	})
 	call := func(age time.Duration, tokens int64) ratelimit.Past {
-		return ratelimit.Past{Account: "a", Key: "k", At: now.Add(-age), Tokens: tokens}
+		return ratelimit.Past{Account: "a", Key: "first", At: now.Add(-age), Tokens: tokens}
 	}
 	// The last was made before the clock was set back.
 	want := []ratelimit.Past{call(50*time.Second, 42), call(40*time.Second, 42), call(30*time.Second, 0), call(0, 42)}

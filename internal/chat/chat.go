@@ -146,7 +146,7 @@ func (s *Service) admit(c Call) (*catalog.Model, error) {
 // Claim is what a caller who asks for that many tokens, of whatever model, is counted for.
 func Claim(p *account.Principal, tokens int) ratelimit.Claim {
 	return ratelimit.Claim{
-		Account: p.Account.ID, Key: p.KeyID, AccountLimits: p.Plan.Limits(), KeyLimits: p.KeyLimits, Tokens: int64(tokens),
+		Account: p.Account.ID, Key: p.CountedAs, AccountLimits: p.Plan.Limits(), KeyLimits: p.KeyLimits, Tokens: int64(tokens),
 	}
 }
 

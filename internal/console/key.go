@@ -80,7 +80,7 @@ func (s *Server) keySummary(v *visit) error {
 			term{"=", b.Amount - b.Spent - b.Held, "left", ""})
 		p.Sum = &x
 	}
-	p.Limits = limitRows("", ratelimit.Limits{Requests: k.RPM, Tokens: k.TPM}, s.Limits.InUse(v.now, v.account.ID).Keys[k.ID])
+	p.Limits = limitRows("", ratelimit.Limits{Requests: k.RPM, Tokens: k.TPM}, s.Limits.InUse(v.now, v.account.ID).Keys[k.CountedAs])
 	if us, ok := partial(v, func(ctx context.Context) ([]ledger.Usage, error) {
 		return s.Records.UsageOf(ctx, ledger.UsageFilter{AccountID: v.account.ID, KeyID: k.ID, From: firstOfMonth(v.now), To: midnight(v.now).AddDate(0, 0, 1)}, ledger.ByKey)
 	}); ok {

@@ -51,7 +51,7 @@ func (s *Server) limitsShown(v *visit) error {
 		if !v.mayKey(&k) || k.Status(v.now) != "active" {
 			continue
 		}
-		rows := limitRows("", ratelimit.Limits{Requests: k.RPM, Tokens: k.TPM}, use.Keys[k.ID])
+		rows := limitRows("", ratelimit.Limits{Requests: k.RPM, Tokens: k.TPM}, use.Keys[k.CountedAs])
 		if len(rows) > 0 || p.Refused[k.ID] > 0 {
 			p.Keys = append(p.Keys, keyLimits{k.ID, k.Name, rows, p.Refused[k.ID]})
 		}
