@@ -114,11 +114,12 @@ type Sender struct {
 	endpoints []Endpoint
 	log       *slog.Logger
 	clients   map[string]*http.Client
+	began     time.Time
 }
 
 // New returns a sender to those endpoints.
 func New(store Store, endpoints []Endpoint, log *slog.Logger) *Sender {
-	s := &Sender{store: store, endpoints: endpoints, log: log, clients: map[string]*http.Client{}}
+	s := &Sender{store: store, endpoints: endpoints, log: log, clients: map[string]*http.Client{}, began: time.Now()}
 	for _, e := range endpoints {
 		s.clients[e.URL] = client(e.URL)
 	}
@@ -171,7 +172,7 @@ func (s *Sender) serve(ctx context.Context, e Endpoint) {
 func (s *Sender) step(ctx context.Context, e Endpoint) (time.Duration, error) {
 	d, found, err := s.store.NextDelivery(ctx, e.URL)
 	now := time.Now()
-	if err != nil || !found || d.NextAt.After(now) {
+	if err != nil || !found || !due(d.NextAt, now) {
 		return poll, err // a retry by hand may come at any time
 	}
 	d.Attempts++
@@ -183,13 +184,25 @@ func (s *Sender) step(ctx context.Context, e Endpoint) (time.Duration, error) {
 	default:
 		d.LastError = clip(reason(err))
 		d.NextAt = now.Add(backoff(d.Attempts))
-		if now.Sub(d.Since) >= giveUp {
+		// What waited while no process ran, and everything behind it, is not given up at
+		// the first attempt.
+		if now.Sub(d.Since) >= giveUp && now.Sub(s.began) >= giveUp {
 			d.State = Failed
 			s.log.Error("webhook given up", "event", d.EventID, "attempts", d.Attempts, "error", d.LastError)
 		}
 	}
-	// What was sent is noted whatever ends.
-	return 0, s.store.NoteDelivery(context.WithoutCancel(ctx), d)
+	// What was sent is noted whatever ends. What cannot be noted is sent again, not at once.
+	if err := s.store.NoteDelivery(context.WithoutCancel(ctx), d); err != nil {
+		return poll, err
+	}
+	return 0, nil
+}
+
+// due reports whether a delivery's time has come. No wait is longer than mostWait: a time
+// farther ahead was noted before the clock was set back.
+func due(at, now time.Time) bool {
+	wait := at.Sub(now)
+	return wait <= 0 || wait > mostWait
 }
 
 func (s *Sender) send(ctx context.Context, e Endpoint, d Delivery, now time.Time) error {

@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -166,6 +167,18 @@ func TestSender_GivesUp(t *testing.T) {
 	if err := s.Step(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	// It waited for most of the day for a process that sends it.
+	d := deliveries(t, db)[0]
+	if d.State != webhook.Waiting || d.Attempts != 1 {
+		t.Errorf("at its first attempt: %+v, want it to wait for another", d)
+	}
+	if err := db.RetryDelivery(t.Context(), d.Number); err != nil {
+		t.Fatal(err)
+	}
+	s.Began(24 * time.Hour)
+	if err := s.Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if d := deliveries(t, db)[0]; d.State != webhook.Failed {
 		t.Errorf("after a day: %+v, want it to be given up", d)
 	}
@@ -173,6 +186,52 @@ func TestSender_GivesUp(t *testing.T) {
 		t.Errorf("it is still the next: %v", err)
 	}
 }
+
+// A clock that was set back does not hold up what waited for it.
+func TestSender_ClockSetBack(t *testing.T) {
+	t.Parallel()
+	o := newOther(t)
+	db, toggle := books(t, o.URL)
+	toggle()
+	s := sender(db, o.URL)
+	for _, c := range []struct {
+		ahead time.Duration
+		sent  int
+	}{{59 * time.Minute, 0}, {25 * time.Hour, 1}} {
+		d := deliveries(t, db)[0]
+		d.NextAt = time.Now().Add(c.ahead)
+		if err := db.NoteDelivery(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(o.got) != c.sent {
+			t.Errorf("due in %s: sent %d times, want %d", c.ahead, len(o.got), c.sent)
+		}
+	}
+}
+
+// A full disk does not become a flood: what was sent and cannot be noted is sent again
+// after a wait.
+func TestSender_CannotNote(t *testing.T) {
+	t.Parallel()
+	o := newOther(t)
+	db, toggle := books(t, o.URL)
+	toggle()
+	s := webhook.New(fullStore{db}, []webhook.Endpoint{{URL: o.URL, Secret: secret}}, slog.New(slog.DiscardHandler))
+	wait, err := s.StepWait(t.Context())
+	if wait < time.Second || !errors.Is(err, errFull) || len(o.got) != 1 {
+		t.Errorf("waits %s after %v and %d events", wait, err, len(o.got))
+	}
+}
+
+var errFull = errors.New("the disk is full")
+
+// fullStore notes nothing.
+type fullStore struct{ *store.DB }
+
+func (fullStore) NoteDelivery(context.Context, webhook.Delivery) error { return errFull }
 
 // olderStore makes deliveries older than they are.
 type olderStore struct {
