@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/parley-ai/parley/internal/admin"
 	"github.com/parley-ai/parley/internal/app"
@@ -55,7 +56,8 @@ type restoreCmd struct {
 func (restoreCmd) Help() string {
 	return `Proves the backup, then makes it the books of the data directory. Refused while a
 server runs on the directory, and where there are books, unless --force moves
-those aside.
+those aside: then it also says which keys, operator tokens and accounts were closed
+in them and work again.
 
   parley restore parley-20260314T150926.535Z.db --data /var/lib/parley`
 }
@@ -68,7 +70,13 @@ func (r *restoreCmd) Run(e *env) error {
 	var done restored
 	err = e.patiently("Restoring", func() error {
 		x, err := app.Restore(e.ctx, r.File, c.Data, r.Force)
-		done = restored{Data: c.Data, Schema: x.Schema, Accounts: x.Report.Accounts, Entries: x.Report.Entries, Aside: x.Aside}
+		done = restored{Data: c.Data, Schema: x.Schema, Accounts: x.Report.Accounts, Entries: x.Report.Entries, Aside: x.Aside, Compared: x.Compared, Revived: []revived{}}
+		if !x.Newest.IsZero() {
+			done.AsOf = &x.Newest
+		}
+		for _, v := range x.Revived {
+			done.Revived = append(done.Revived, revived{v.Kind, v.ID, v.Name, v.Account})
+		}
 		return err
 	})
 	if err != nil {
@@ -79,7 +87,33 @@ func (r *restoreCmd) Run(e *env) error {
 		if done.Aside != "" {
 			e.print("The books before are in %s.", done.Aside)
 		}
+		e.noteRevived(&done)
 	})
+}
+
+// noteRevived says what an old state of the books opens again.
+func (e *env) noteRevived(done *restored) {
+	if done.AsOf != nil {
+		e.note("The last entry is of %s: what was charged, paid or changed after it is not in these books.", date(*done.AsOf))
+	}
+	e.note("Everybody is signed out of the console, and links into it are void.")
+	switch {
+	case !done.Compared:
+		e.note("%s", "Keys and operator tokens that were revoked or rotated since, and accounts that were suspended, work again.")
+		e.note("%s", "Close them anew before the server starts.")
+	case len(done.Revived) > 0:
+		e.note("%s", "These were closed in the books before and work again. Close them anew before the server starts:")
+	}
+	for _, v := range done.Revived {
+		switch v.Kind {
+		case "key":
+			e.note("  parley key revoke %s --data %s   # %s of %s", v.ID, done.Data, v.Name, v.Account)
+		case "token":
+			e.note("  parley operator token revoke %s --data %s   # %s", v.ID, done.Data, v.Name)
+		case "account":
+			e.note("  parley account set %s --status suspended --data %s   # %s", v.ID, done.Data, v.Name)
+		}
+	}
 }
 
 // restored is what restore prints as JSON.
@@ -89,6 +123,18 @@ type restored struct {
 	Accounts int64  `json:"accounts"`
 	Entries  int64  `json:"entries"`
 	Aside    string `json:"aside"` // empty: there were no books before
+	// AsOf is the time of the last entry; null where the backup does not say.
+	AsOf *time.Time `json:"as_of"`
+	// Revived is what had ended in the books before and works again, where Compared is true.
+	Revived  []revived `json:"revived"`
+	Compared bool      `json:"compared"`
+}
+
+type revived struct {
+	Kind    string `json:"kind"` // key, account or token
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Account string `json:"account,omitzero"`
 }
 
 type doctorCmd struct{ directory }

@@ -124,8 +124,12 @@ func Check(ctx context.Context, file string) (Checked, error) {
 }
 
 func checkFile(ctx context.Context, file string, all []migration) (Checked, error) {
-	if _, err := os.Stat(file); err != nil {
+	info, err := os.Stat(file)
+	if err != nil {
 		return Checked{}, err // SQLite would say it cannot open it, not why
+	}
+	if !info.Mode().IsRegular() {
+		return Checked{}, fmt.Errorf("%s: %w: it is a %s, not a file", file, ErrNotOurs, kindOf(info)) // and wait for a pipe's other end
 	}
 	db, err := open(file, "mode=ro&immutable=1", 1)
 	if err != nil {
@@ -136,6 +140,13 @@ func checkFile(ctx context.Context, file string, all []migration) (Checked, erro
 		return c, explain(file, err)
 	}
 	return c, nil
+}
+
+func kindOf(info os.FileInfo) string {
+	if info.IsDir() {
+		return "directory"
+	}
+	return "device or pipe"
 }
 
 func check(ctx context.Context, db reader, all []migration) (c Checked, err error) {

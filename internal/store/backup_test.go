@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/parley-ai/parley/internal/audit"
@@ -266,11 +267,17 @@ func TestRestore_Refuses(t *testing.T) {
 		}
 		return path
 	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name, file string
 		want       error
 	}{
 		{"nothing there", filepath.Join(t.TempDir(), "none"), fs.ErrNotExist},
+		{"a directory", t.TempDir(), store.ErrNotOurs},
+		{"a pipe", pipe, store.ErrNotOurs},
 		{"empty", file(nil), store.ErrNotOurs},
 		{"text", file([]byte(strings.Repeat("no database ", 1000))), store.ErrNotOurs},
 		{"cut short", file(text[:len(text)/2]), store.ErrNotOurs},

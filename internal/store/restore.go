@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/parley-ai/parley/internal/audit"
 )
@@ -26,8 +27,14 @@ var books = [...]string{FileName, FileName + "-wal", FileName + "-shm", "progres
 // Restored says what a restore has done.
 type Restored struct {
 	Checked
+	// Newest is the time of the last thing that is in the backup; zero where it does not say.
+	Newest time.Time
 	// Aside is the directory that the books before were moved to, or empty.
 	Aside string
+	// Revived is what had ended in the books before and works again. Where Compared is
+	// false nobody knows: there were none, or they are of another schema or damaged.
+	Revived  []Revived
+	Compared bool
 }
 
 // Restore makes the backup file the database of dir, once it is proved. The caller has
@@ -48,7 +55,7 @@ func Restore(ctx context.Context, file, dir string, force bool) (r Restored, err
 	part := filepath.Join(dir, FileName+".part")
 	err = copyFile(file, part)
 	if err == nil {
-		err = noteRestore(ctx, part, file, r.Schema)
+		r.Newest, err = noteRestore(ctx, part, file, r.Schema)
 	}
 	if err != nil {
 		return r, errors.Join(err, os.Remove(part))
@@ -56,6 +63,7 @@ func Restore(ctx context.Context, file, dir string, force bool) (r Restored, err
 	if _, err := Check(ctx, part); err != nil {
 		return r, errors.Join(fmt.Errorf("the copy of it: %w", err), os.Remove(part))
 	}
+	r.Revived, r.Compared = revived(ctx, part, dir, time.Now())
 	next := filepath.Join(dir, restoring)
 	if err := errors.Join(os.Rename(part, next), syncDir(dir)); err != nil {
 		return r, err
@@ -68,22 +76,40 @@ func Restore(ctx context.Context, file, dir string, force bool) (r Restored, err
 	return r, errors.Join(os.Rename(next, filepath.Join(dir, FileName)), syncDir(dir))
 }
 
-// noteRestore adds to the audit log in part that it was restored from file. Books from
-// before there was one have no place for it.
-func noteRestore(ctx context.Context, part, file string, schema int) error {
+// noteRestore adds to the audit log in part that it was restored from file, and returns the
+// time of what came last before that. Books from before there was a log have no place for
+// it. Who was signed in is signed out, and links into the console are gone: those that were
+// ended or used since the backup would work again.
+func noteRestore(ctx context.Context, part, file string, schema int) (newest time.Time, err error) {
 	db, err := open(part, "_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)&_txlock=immediate", 1)
 	if err != nil {
-		return err
+		return newest, err
 	}
 	d := &DB{write: db}
 	err = d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		logs, err := sqlTx{tx}.list(ctx, `SELECT 1 FROM sqlite_master WHERE name = 'audit_head'`)
+		q := sqlTx{tx}
+		doors, err := q.list(ctx, `SELECT name FROM sqlite_master WHERE name IN ('session', 'door_link')`)
+		if err != nil {
+			return err
+		}
+		for _, row := range doors {
+			if _, err := q.run(ctx, `DELETE FROM `+row[0].(string)); err != nil {
+				return err
+			}
+		}
+		logs, err := q.list(ctx, `SELECT 1 FROM sqlite_master WHERE name = 'audit_head'`)
 		if err != nil || len(logs) == 0 {
 			return err
 		}
-		return record(ctx, sqlTx{tx}, audit.Entry{Actor: audit.Actor(ctx), Action: audit.BooksRestore, Target: file}, nil, map[string]any{"schema": schema})
+		var last sql.NullInt64
+		const latest = `SELECT max(at) FROM (SELECT at FROM (SELECT at FROM audit_log ORDER BY seq DESC LIMIT 1) UNION ALL SELECT created_at FROM (SELECT created_at FROM charge_row ORDER BY id DESC LIMIT 1))`
+		if err := tx.QueryRowContext(ctx, latest).Scan(&last); err != nil {
+			return err
+		}
+		newest = instant(last)
+		return record(ctx, q, audit.Entry{Actor: audit.Actor(ctx), Action: audit.BooksRestore, Target: file}, nil, map[string]any{"schema": schema})
 	})
-	return errors.Join(err, db.Close())
+	return newest, errors.Join(err, db.Close())
 }
 
 // presentBooks is which of the books' files dir has.
