@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/store"
+	"github.com/parley-ai/parley/internal/store/storetest"
 	"github.com/parley-ai/parley/internal/subscription"
 )
 
@@ -116,7 +118,7 @@ func TestDue_Executors(t *testing.T) {
 					_ = e.ledger.Close()
 				}
 			}
-			checkPeriods(t, process(t, dir), boundaries(last, months))
+			checkPeriods(t, dir, boundaries(last, months))
 			if !t.Failed() {
 				t.Attr("proof", fmt.Sprintf("T13; %s: %d subscriptions at %d moments, 12 renewals each; lost 0; duplicate 0; wrong 0; negative 0",
 					name, len(anchors()), len(boundaries(last, months))))
@@ -141,43 +143,46 @@ func boundaries(from time.Time, months int) []time.Time {
 	return slices.Compact(all)
 }
 
-// checkPeriods counts by the calendar what each account must have been granted.
-func checkPeriods(t *testing.T, p *paid, passed []time.Time) {
+// checkPeriods takes back what has ended and counts by the calendar, and by plain SQL, what
+// each account must have been granted.
+func checkPeriods(t *testing.T, dir string, passed []time.Time) {
 	t.Helper()
 	now := passed[len(passed)-1]
+	p := process(t, dir)
 	if _, err := p.ledger.ExpireDue(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}
 	p.verify(t)
+	db := storetest.PlainReader(t, filepath.Join(dir, store.FileName))
+	defer db.Close()
 	for i, at := range anchors() {
-		a, ok := p.directory.ByName(fmt.Sprint("subscriber ", i))
-		if !ok {
-			t.Fatal("an account is gone")
-		}
-		want := 1
-		for subscription.Month.After(at, int64(want)).Compare(now) <= 0 {
+		want := int64(1)
+		for subscription.Month.After(at, want).Compare(now) <= 0 {
 			want++
 		}
-		periods, err := p.db.Periods(t.Context(), a.Subscription.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		grants, err := p.db.GrantsOf(t.Context(), a.ID, ledger.Tokens)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(periods) != want || len(grants) != want {
-			t.Errorf("since %v there were %d periods and %d grants, want %d", at, len(periods), len(grants), want)
-		}
-		for n, period := range periods {
-			start := subscription.Month.After(at, int64(n))
-			if period.Number != int64(n)+1 || !period.Start.Equal(start) || period.Tokens != 1000 || period.Credit != 7 {
-				t.Errorf("since %v: period %+v, want number %d from %v", at, period, n+1, start)
-			}
-		}
 		// What was left of the periods before is gone.
-		if b := p.ledger.Balance(a.ID); b.Tokens.Available() != 1000 || b.Available() != 7 {
-			t.Errorf("since %v: %d tokens and %d credit are left", at, b.Tokens.Available(), b.Available())
+		var id string
+		var periods, tokenGrants, creditGrants, tokens, credit int64
+		if err := db.QueryRow(`SELECT id, tokens_granted - tokens_posted, granted - posted,
+			(SELECT count(*) FROM subscription_period p JOIN subscription s ON s.id = p.subscription_id WHERE s.account_id = account.id),
+			(SELECT count(*) FROM token_grant WHERE account_id = account.id), (SELECT count(*) FROM credit_grant WHERE account_id = account.id)
+			FROM account WHERE name = ?`, fmt.Sprint("subscriber ", i)).Scan(&id, &tokens, &credit, &periods, &tokenGrants, &creditGrants); err != nil {
+			t.Fatal(err)
+		}
+		if periods != want || tokenGrants != want || creditGrants != want || tokens != 1000 || credit != 7 {
+			t.Errorf("since %v there were %d periods, %d grants of tokens and %d of credit, want %d; %d tokens and %d credit are left", at, periods, tokenGrants, creditGrants, want, tokens, credit)
+		}
+		for n := range want {
+			// The period, and what it includes, once.
+			var found int64
+			if err := db.QueryRow(`SELECT count(*) FROM subscription_period p JOIN subscription s ON s.id = p.subscription_id
+				JOIN token_grant t ON t.subscription_id = s.id AND t.account_id = s.account_id AND t.period = p.number
+				JOIN credit_grant c ON c.subscription_id = s.id AND c.account_id = s.account_id AND c.period = p.number
+				WHERE s.account_id = ? AND p.number = ? AND p.starts_at = ? AND p.tokens = 1000 AND p.credit = 7 AND t.amount = 1000 AND c.amount = 7
+				AND t.expires_at = ? AND c.expires_at = ?`,
+				id, n+1, subscription.Month.After(at, n).UnixMicro(), subscription.Month.After(at, n+1).UnixMicro(), subscription.Month.After(at, n+1).UnixMicro()).Scan(&found); err != nil || found != 1 {
+				t.Errorf("since %v: period %d from %v is there %d times with what it includes, %v", at, n+1, subscription.Month.After(at, n), found, err)
+			}
 		}
 	}
 }
