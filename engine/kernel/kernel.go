@@ -50,7 +50,7 @@ const (
 	S8Block = 1024 + 64  // bytes of an S8 block
 	XBlock  = 44         // bytes of 32 quantised inputs of one column
 	Page    = 16         // positions of a KV page
-	Heads   = 4          // query heads that Scores and Mix take at once
+	Heads   = 4          // query heads that Scores and Mix take at once, at most
 	Wide    = 12         // that ScoresWide and MixWide do: of 3 columns or more
 	WideRow = 16         // floats of a row of queries for ScoresWide
 )
@@ -90,14 +90,16 @@ type Table struct {
 	// Spread lays Heads query heads side by side, and scales them, hd%8 == 0:
 	// dst[j*stride+h] = q[h*hd+j]*scale.
 	Spread func(q *float32, hd int, scale float32, dst *float32, stride int)
-	// Scores: four query heads against the K halves of pages, pageBytes apart.
-	// q [hd][4], K page [hd][16] float16, out[h*stride+16*page+i]. npages is even.
-	Scores func(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride int)
+	// Scores: the first heads <= Heads query heads against the K halves of pages,
+	// pageBytes apart. q [hd][Heads], K page [hd][16] float16, out[h*stride+16*page+i].
+	// npages and ask.N are even. The rows of out beyond heads may be written, with
+	// values of no meaning; so may those of Mix.
+	Scores func(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride, heads int, ask *Ask)
 	// SoftExp: x = exp(x-max), n%16 == 0; returns 1/sum.
 	SoftExp func(x *float32, n int) float32
 	// Mix: out[h][hd] = inv[h] * sum over n positions of p[h*stride+i] * V[i].
 	// V page [16][hd] float16, hd%32 == 0.
-	Mix func(p *float32, stride int, kv *byte, pages *int32, n, pageBytes, hd int, inv, out *float32)
+	Mix func(p *float32, stride int, kv *byte, pages *int32, n, pageBytes, hd int, inv, out *float32, heads int, ask *Ask)
 
 	// ScoresWide is Scores of Wide lanes, q [hd][WideRow], which read the same pages: query
 	// heads of neighbouring columns of a sequence. nil: the level has none.
@@ -110,6 +112,15 @@ type Table struct {
 	Max func(x *float32, n int) float32
 	// AtLeast writes the indices i with x[i] >= t in rising order, at most limit; returns how many.
 	AtLeast func(x *float32, n int, t float32, dst *int32, limit int) int
+}
+
+// Ask is what Scores and Mix ask the second cache for while they compute: with the
+// lines of their i-th page, i < N, the same lines of page Pages[i] of KV. It is what the
+// next call reads: pages lie scattered, which no hardware prefetcher follows.
+type Ask struct {
+	KV    *byte
+	Pages *int32
+	N     int
 }
 
 // Levels names the levels that this processor can run, worst first.

@@ -175,6 +175,7 @@ func TestTable_Attention(t *testing.T) {
 			scalar.ToF16(&arena[0], &f[0], len(arena))
 			kv := (*byte)(unsafe.Pointer(&arena[0]))
 			q, pages := floats(r, 4*hd, 0.3), []int32{3, 0, 8, 5, 1, 7}
+			ask := Ask{KV: kv, Pages: &[]int32{2, 4}[0], N: 2} // fewer than there are
 			for _, stride := range []int{Heads, WideRow} {
 				a, b := make([]float32, stride*hd), make([]float32, stride*hd)
 				scalar.Spread(&q[0], hd, 0.3, &a[0], stride)
@@ -182,16 +183,18 @@ func TestTable_Attention(t *testing.T) {
 				same(t, "Spread", b, a)
 			}
 			const stride = npages*Page + 16
-			a, b := make([]float32, 4*stride), make([]float32, 4*stride)
-			scalar.Scores(&q[0], kv, &pages[0], npages, pageBytes, hd, &a[0], stride)
-			k.Scores(&q[0], kv, &pages[0], npages, pageBytes, hd, &b[0], stride)
-			same(t, "Scores", b, a)
-			for _, n := range []int{1, 15, 16, 17, 90, 96} {
-				inv := []float32{1, 0.5, 0.3, 0.1}
-				o, p := make([]float32, 4*hd), make([]float32, 4*hd)
-				scalar.Mix(&a[0], stride, kv, &pages[0], n, pageBytes, hd, &inv[0], &o[0])
-				k.Mix(&a[0], stride, kv, &pages[0], n, pageBytes, hd, &inv[0], &p[0])
-				same(t, "Mix", p, o)
+			for heads := 1; heads <= Heads; heads++ {
+				a, b := make([]float32, Heads*stride), make([]float32, Heads*stride)
+				scalar.Scores(&q[0], kv, &pages[0], npages, pageBytes, hd, &a[0], stride, heads, &Ask{})
+				k.Scores(&q[0], kv, &pages[0], npages, pageBytes, hd, &b[0], stride, heads, &ask)
+				same(t, "Scores", b[:heads*stride], a[:heads*stride])
+				for _, n := range []int{1, 15, 16, 17, 90, 96} {
+					inv := []float32{1, 0.5, 0.3, 0.1}
+					o, p := make([]float32, Heads*hd), make([]float32, Heads*hd)
+					scalar.Mix(&a[0], stride, kv, &pages[0], n, pageBytes, hd, &inv[0], &o[0], heads, &Ask{})
+					k.Mix(&a[0], stride, kv, &pages[0], n, pageBytes, hd, &inv[0], &p[0], heads, &ask)
+					same(t, "Mix", p[:heads*hd], o[:heads*hd])
+				}
 			}
 		}
 	})
@@ -231,9 +234,9 @@ func TestTable_Wide(t *testing.T) {
 					for j := range hd {
 						q4[Heads*j] = q[WideRow*j+l]
 					}
-					scalar.Scores(&q4[0], kv, &pages[0], npages, pageBytes, hd, &a[0], stride)
+					scalar.Scores(&q4[0], kv, &pages[0], npages, pageBytes, hd, &a[0], stride, 1, &Ask{})
 					same(t, "ScoresWide", b[l*stride:][:npages*Page], a[:npages*Page])
-					scalar.Mix(&p[l*stride], 0, kv, &pages[0], int(n[l]), pageBytes, hd, &[]float32{inv[l], 0, 0, 0}[0], &one[0])
+					scalar.Mix(&p[l*stride], 0, kv, &pages[0], int(n[l]), pageBytes, hd, &[]float32{inv[l], 0, 0, 0}[0], &one[0], 1, &Ask{})
 					same(t, "MixWide", o[l*hd:][:hd], one[:hd])
 				}
 			}

@@ -124,10 +124,10 @@ func spread(q *float32, hd int, scale float32, dst *float32, stride int) {
 	}
 }
 
-func scores(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride int) {
+func scores(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride, heads int, _ *Ask) {
 	for p := range npages {
 		k := at(kv, int(*at(pages, p))*pageBytes)
-		for h := range 4 {
+		for h := range heads {
 			for i := range Page {
 				s := float32(0)
 				for d := range hd {
@@ -150,8 +150,8 @@ func softExp(x *float32, n int) float32 {
 	return 1 / tree(a)
 }
 
-func mix(p *float32, stride int, kv *byte, pages *int32, n, pageBytes, hd int, inv, out *float32) {
-	for h := range 4 {
+func mix(p *float32, stride int, kv *byte, pages *int32, n, pageBytes, hd int, inv, out *float32, heads int, _ *Ask) {
+	for h := range heads {
 		for d := range hd {
 			s := float32(0)
 			for i := range n {

@@ -61,10 +61,10 @@ func toF16AVX2(dst *uint16, src *float32, n int)
 func spreadAVX2(q *float32, hd int, scale float32, dst *float32, stride int)
 
 //go:noescape
-func scoresAVX2(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride int)
+func scoresAVX2(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride, heads int, ask *Ask)
 
 //go:noescape
-func scoresAVX512(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride int)
+func scoresAVX512(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride, heads int, ask *Ask)
 
 //go:noescape
 func softExpAVX2(x *float32, n int) float32
@@ -73,10 +73,10 @@ func softExpAVX2(x *float32, n int) float32
 func softExpAVX512(x *float32, n int) float32
 
 //go:noescape
-func mixAVX2(p *float32, stride int, kv *byte, pages *int32, n, pageBytes, hd int, inv, out *float32)
+func mixAVX2(p *float32, stride int, kv *byte, pages *int32, n, pageBytes, hd int, inv, out *float32, heads int, ask *Ask)
 
 //go:noescape
-func mixAVX512(p *float32, stride int, kv *byte, pages *int32, n, pageBytes, hd int, inv, out *float32)
+func mixAVX512(p *float32, stride int, kv *byte, pages *int32, n, pageBytes, hd int, inv, out *float32, heads int, ask *Ask)
 
 //go:noescape
 func scoresWideAVX512(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *float32, stride int)

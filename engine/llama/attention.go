@@ -2,6 +2,7 @@ package llama
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/parley-ai/parley/engine/kernel"
 )
@@ -26,6 +27,7 @@ type lanes struct {
 	out    []float32 // [Wide][HeadDim]
 	inv    []float32 // [Wide]
 	counts []int32   // [Wide]
+	ask    kernel.Ask
 }
 
 // band is neighbouring columns of one sequence, whose query heads on a KV head are
@@ -59,6 +61,7 @@ func (m *Model) attention(pages []byte, cols []Column, in inputs) {
 	m.pool.run(len(bands)*m.KVHeads, func(worker, u int) {
 		w, e := bands[u/m.KVHeads], u%m.KVHeads
 		if w.n == 1 {
+			m.foretell(pages, cols, u+1, &b.lanes[worker].ask)
 			m.attend(pages, cols[w.first], w.first, e, &b.lanes[worker])
 		} else {
 			m.attendWide(pages, cols[w.first:][:w.n], w.first, e, &b.lanes[worker])
@@ -67,6 +70,16 @@ func (m *Model) attention(pages []byte, cols []Column, in inputs) {
 			in.quantise(m.k, i, e*width, b.att[i*m.Dim+e*width:][:width])
 		}
 	})
+}
+
+// foretell says what the call after this one will read: that of unit u, a KV head of a
+// band, if there is one.
+func (m *Model) foretell(pages []byte, cols []Column, u int, ask *kernel.Ask) {
+	*ask = kernel.Ask{}
+	if w := u / m.KVHeads; w < len(m.b.bands) {
+		next := &cols[m.b.bands[w].first]
+		*ask = kernel.Ask{KV: &pages[u%m.KVHeads*m.cache.Shape().HeadBytes()], Pages: &next.Pages[0], N: pairs(next.Pos + 1)}
+	}
 }
 
 // store rotates column i's queries and keys, and puts keys and values into the page.
@@ -106,12 +119,15 @@ func (m *Model) attend(pages []byte, c Column, i, e int, l *lanes) {
 	n, shape, stride := c.Pos+1, m.cache.Shape(), stride(c.Pos+1)
 	m.spread(l.q, i, e, kernel.Heads)
 	keys := pages[e*shape.HeadBytes():]
-	m.k.Scores(&l.q[0], &keys[0], &c.Pages[0], pairs(n), shape.Stride(), hd, &l.scores[0], stride)
+	m.k.Scores(&l.q[0], &keys[0], &c.Pages[0], pairs(n), shape.Stride(), hd, &l.scores[0], stride, per, &l.ask)
 	clear(l.inv) // of heads that do not exist
 	for s := range per {
 		l.inv[s] = m.softmax(l.scores[s*stride:], n)
 	}
-	m.k.Mix(&l.scores[0], stride, &keys[shape.HeadBytes()/2], &c.Pages[0], n, shape.Stride(), hd, &l.inv[0], &l.out[0])
+	if l.ask.N > 0 {
+		l.ask.KV = (*byte)(unsafe.Add(unsafe.Pointer(l.ask.KV), shape.HeadBytes()/2))
+	}
+	m.k.Mix(&l.scores[0], stride, &keys[shape.HeadBytes()/2], &c.Pages[0], n, shape.Stride(), hd, &l.inv[0], &l.out[0], per, &l.ask)
 	copy(b.att[i*m.Dim+e*per*hd:][:per*hd], l.out)
 }
 
