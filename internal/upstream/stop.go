@@ -3,7 +3,8 @@ package upstream
 import "slices"
 
 // StopFilter ends a text before the first of some sequences, wherever the text is cut
-// into pieces. It is not safe for concurrent use.
+// into pieces. The zero value has none and lets everything through. It is not safe for
+// concurrent use.
 type StopFilter struct {
 	matchers []stopMatcher
 	held     []byte // the end of the text so far, which may begin a stop

@@ -16,7 +16,7 @@ type choice struct {
 
 	runes    wire.RuneJoiner // of the text
 	thoughts wire.RuneJoiner // of the reasoning
-	stops    *upstream.StopFilter
+	stops    upstream.StopFilter
 	tools    toolCalls
 	meter    meter
 	whole    *strings.Builder // the text so far, when its form must be checked
@@ -28,8 +28,15 @@ type choice struct {
 
 func newChoice(s *stream, index int, m meter) choice {
 	req := s.call.Request
-	c := choice{stream: s, index: index, stops: upstream.NewStopFilter(req.Stop), meter: m}
-	c.tools = newToolCalls(req, func(d upstream.ToolDelta) error { return s.choices[index].emit(upstream.Event{Tool: &d}) })
+	c := choice{stream: s, index: index, meter: m}
+	if len(req.Stop) > 0 {
+		c.stops = *upstream.NewStopFilter(req.Stop)
+	}
+	var emit func(upstream.ToolDelta) error // without tools, none of their calls is taken
+	if len(req.Tools) > 0 {
+		emit = func(d upstream.ToolDelta) error { return s.choices[index].emit(upstream.Event{Tool: &d}) }
+	}
+	c.tools = newToolCalls(req, emit)
 	if req.ResponseFormat.Kind != wire.FormatText {
 		c.whole = new(strings.Builder)
 	}

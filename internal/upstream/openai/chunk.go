@@ -54,14 +54,16 @@ type decoder struct {
 	chunk chunk
 }
 
-// reader is what an answer is read with. It can read one after the other.
+// reader is what an answer is asked for and read with. It can read one after the other.
 type reader struct {
+	request []byte
 	events  *sse.Reader
 	decoder *decoder
+	rest    [64]byte // of an answer, behind its end
 }
 
 func newReader() *reader {
-	return &reader{sse.NewReader(nil, maxEventBytes), newDecoder()}
+	return &reader{events: sse.NewReader(nil, maxEventBytes), decoder: newDecoder()}
 }
 
 // small says whether it is worth keeping: an answer of huge events leaves large buffers.
@@ -75,7 +77,7 @@ func (r *reader) small() bool {
 		p.logprobs = nil
 		clear(p.tools[:cap(p.tools)])
 	}
-	return bytes <= keptBytes && tools <= maxToolCalls && cap(c.pieces) <= 2*wire.MaxChoices
+	return bytes <= keptBytes && cap(r.request) <= keptBytes && tools <= maxToolCalls && cap(c.pieces) <= 2*wire.MaxChoices
 }
 
 func newDecoder() *decoder {

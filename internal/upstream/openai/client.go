@@ -92,16 +92,21 @@ type conn struct {
 	r      *bufio.Reader
 	out    []byte // the last request, for its room
 	budget int64  // bytes that may still be read
+	watch  *watch // of the call that uses it
 	since  time.Time
 }
 
-// Read stops a head that has no end.
+// Read tells the watch of every byte that arrives, and stops a head that has no end.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.budget <= 0 {
 		return 0, errHead
 	}
+	c.watch.wait()
 	n, err := c.Conn.Read(p[:min(int64(len(p)), c.budget)])
 	c.budget -= int64(n)
+	if n > 0 {
+		c.watch.touch()
+	}
 	return n, err
 }
 
@@ -139,11 +144,13 @@ func (t *transport) do(ctx context.Context, w *watch, body []byte) (x *exchange,
 		}
 	}
 	w.guard(c.raw)
-	x = &exchange{transport: t, conn: c, watch: w, wrote: make(chan error, 1)}
+	c.watch = w
+	x = &exchange{transport: t, conn: c, watch: w}
 	if len(body) <= inlineBytes {
-		x.wrote <- x.write(body)
+		x.failed = x.write(body)
 	} else {
-		go func() { x.wrote <- x.write(body) }() // Close waits for it
+		x.wrote = make(chan struct{})
+		go x.writeLong(body)
 	}
 	if err := x.readHead(); err != nil {
 		return nil, true, errors.Join(err, x.Close())
@@ -193,9 +200,16 @@ type exchange struct {
 	transport *transport
 	conn      *conn // nil once it was given back
 	watch     *watch
-	wrote     chan error // one, when all is written
+	wrote     chan struct{} // closed when a long request is written; nil for others
+	failed    error         // of writing, once that is over
 	head      head
-	body      *body
+	body      body
+}
+
+// writeLong writes a request while its answer is read. Close waits for it.
+func (x *exchange) writeLong(body []byte) {
+	defer close(x.wrote)
+	x.failed = x.write(body)
 }
 
 func (x *exchange) write(body []byte) error {
@@ -220,7 +234,7 @@ func (x *exchange) readHead() error {
 		if h.status >= 200 || h.status == http.StatusSwitchingProtocols {
 			x.conn.budget = math.MaxInt64
 			x.head = h
-			x.body = newBody(&x.head, x.conn.r)
+			x.body.begin(&x.head, x.conn.r)
 			return nil
 		}
 	}
@@ -237,13 +251,14 @@ func (x *exchange) Read(p []byte) (int, error) {
 }
 
 func (x *exchange) reusable() bool {
-	select {
-	case err := <-x.wrote:
-		x.wrote <- err
-		return err == nil && !x.head.close && x.head.status >= 200 && x.conn.r.Buffered() == 0 && x.watch.release()
-	default:
-		return false
+	if x.wrote != nil {
+		select {
+		case <-x.wrote:
+		default:
+			return false
+		}
 	}
+	return x.failed == nil && !x.head.close && x.head.status >= 200 && x.conn.r.Buffered() == 0 && x.watch.release()
 }
 
 // Close closes the connection, unless the body was read to its end.
@@ -253,7 +268,9 @@ func (x *exchange) Close() error {
 	}
 	x.watch.release()
 	_ = x.conn.raw.Close() // the watch may have closed it
-	<-x.wrote              //nolint:errcheck // the connection is gone anyway
+	if x.wrote != nil {
+		<-x.wrote
+	}
 	x.conn = nil
 	return nil
 }

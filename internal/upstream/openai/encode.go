@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"github.com/parley-ai/parley/internal/upstream"
@@ -66,15 +67,15 @@ type jsonSchema struct {
 	Strict      bool            `json:"strict,omitempty"`
 }
 
-// encode writes the body of a request. What the caller left out is left out here, so
+// encode appends the body of a request to dst, which is empty. What the caller left out is left out here, so
 // that the model's own defaults hold; only the bound of the answer is always there.
-func (p *Provider) encode(call *upstream.Call, bound int) ([]byte, error) {
+func (p *Provider) encode(dst []byte, call *upstream.Call, bound int) ([]byte, error) {
 	req := call.Request
 	size := 512
 	for i := range req.Messages {
 		size += len(req.Messages[i].Content) + 64
 	}
-	dst := wire.AppendString(append(make([]byte, 0, size), `{"model":`...), call.Model)
+	dst = wire.AppendString(append(slices.Grow(dst, size), `{"model":`...), call.Model)
 	dst = appendMessages(append(dst, `,"messages":`...), req)
 	dst = append(dst, `,"stream":true,"stream_options":{"include_usage":true},"max_`...)
 	if p.options.CompletionTokens {

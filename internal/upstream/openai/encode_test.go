@@ -24,7 +24,7 @@ func encodeBody(t *testing.T, body string, o Options) []byte {
 		t.Fatalf("DecodeChat(%s) = %v", body, refused)
 	}
 	p := &Provider{options: o}
-	got, err := p.encode(&upstream.Call{Owner: "acct_1", Model: "org/theirs", Request: req, MaxTokens: 77, Seed: 5}, 77)
+	got, err := p.encode(nil, &upstream.Call{Owner: "acct_1", Model: "org/theirs", Request: req, MaxTokens: 77, Seed: 5}, 77)
 	if err != nil {
 		t.Fatalf("encode(%s) = %v", body, err)
 	}

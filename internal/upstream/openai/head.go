@@ -140,9 +140,9 @@ type body struct {
 	unknown bool      // it ends with the connection
 }
 
-// newBody returns the body that h announces.
-func newBody(h *head, r *bufio.Reader) *body {
-	b := &body{r: r, left: h.length}
+// begin makes b the body that h announces.
+func (b *body) begin(h *head, r *bufio.Reader) {
+	*b = body{r: r, left: h.length}
 	switch {
 	case h.status < 200 || h.status == http.StatusNoContent || h.status == http.StatusNotModified:
 		b.left = 0
@@ -154,7 +154,6 @@ func newBody(h *head, r *bufio.Reader) *body {
 	if h.chunked && h.length >= 0 {
 		h.close = true // two ways to find the end: whoever stands between may have taken the other
 	}
-	return b
 }
 
 // Read ends with io.EOF when the connection can be used again, unless it was to close.

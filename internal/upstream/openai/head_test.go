@@ -41,8 +41,9 @@ func FuzzHead(f *testing.F) {
 		if h.status < 200 {
 			return // what follows is another head
 		}
-		b := newBody(&h, r)
-		text, bad := io.ReadAll(b)
+		var b body
+		b.begin(&h, r)
+		text, bad := io.ReadAll(&b)
 		want, worse := io.ReadAll(resp.Body)
 		if h.status != resp.StatusCode || string(text) != string(want) || bad == nil && worse != nil {
 			t.Errorf("%d %q %v, net/http has %d %q %v", h.status, text, bad, resp.StatusCode, want, worse)
@@ -66,7 +67,9 @@ func TestBody_Trailer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := io.ReadAll(newBody(&h, r))
+		var b body
+		b.begin(&h, r)
+		text, err := io.ReadAll(&b)
 		if string(text) != "ok" || !errors.Is(err, errHeadForm) && !errors.Is(err, bufio.ErrBufferFull) {
 			t.Errorf("%s: %q, %v", name, text, err)
 		}

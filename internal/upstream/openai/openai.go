@@ -154,33 +154,34 @@ func (p *Provider) Generate(ctx context.Context, call *upstream.Call, yield func
 func (p *Provider) attempt(ctx context.Context, call *upstream.Call, bound int, yield func(upstream.Event) error) error {
 	w := newWatch(ctx, p.options.Timeouts)
 	defer w.stop()
+	r, used := p.readers.Get().(*reader)
+	if !used {
+		r = newReader()
+	}
+	defer func() {
+		if r.small() {
+			p.readers.Put(r)
+		}
+	}()
 	// What is sent is made of nothing that a client sent but the decoded body.
-	request, err := p.encode(call, bound)
-	if err != nil {
+	var err error
+	if r.request, err = p.encode(r.request[:0], call, bound); err != nil {
 		return &upstream.Failure{Class: upstream.Failed, Err: err}
 	}
-	answer, connected, err := p.transport.do(ctx, w, request)
+	answer, connected, err := p.transport.do(ctx, w, r.request)
 	if err != nil {
 		return p.unanswered(ctx, w, err, connected)
 	}
 	// What is unread costs the connection, which is how the provider learns of it.
 	defer answer.Close()
-	body := &watchedBody{body: answer, watch: w}
-	if fault := p.refused(&answer.head, body); fault != nil {
+	if fault := p.refused(&answer.head, answer); fault != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		return fault
 	}
 	s := newStream(call, p.options.Counter, p.words, p.fingerprint(call.Model), w, yield)
-	r, used := p.readers.Get().(*reader)
-	if !used {
-		r = newReader()
-	}
-	err = s.run(body, r)
-	if r.small() {
-		p.readers.Put(r)
-	}
+	err = s.run(answer, r)
 	switch {
 	case err == nil:
 		return nil

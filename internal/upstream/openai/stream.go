@@ -70,7 +70,12 @@ func (s *stream) run(body io.Reader, r *reader) error {
 		return err
 	}
 	s.watch.await(endWait)
-	_, _ = io.CopyN(io.Discard, body, maxEnd)
+	for n := 0; n < maxEnd; {
+		more, err := body.Read(r.rest[:])
+		if n += more; err != nil {
+			break // the answer is whole: only its connection may be lost
+		}
+	}
 	return s.end()
 }
 

@@ -32,6 +32,7 @@ type watch struct {
 	// The times below count from start.
 	deadline atomic.Int64 // of what is awaited now
 	idle     atomic.Int64 // how long a silence may be; 0 until the first token
+	sooner   bool         // the timer may be set to later than deadline
 
 	mu    sync.Mutex
 	over  bool
@@ -101,11 +102,20 @@ func (w *watch) touch() {
 	}
 }
 
-// await bounds every silence from now on.
+// await bounds every silence from now on. The timer is only set when it is waited: most of
+// an answer that is short has arrived already.
 func (w *watch) await(idle time.Duration) {
 	if w.idle.Swap(int64(idle)) != int64(idle) {
 		w.touch()
-		w.timer.Reset(idle)
+		w.sooner = true
+	}
+}
+
+// wait comes before every read of the connection.
+func (w *watch) wait() {
+	if w.sooner {
+		w.sooner = false
+		w.timer.Reset(min(time.Duration(w.deadline.Load()), w.limits.Total) - time.Since(w.start))
 	}
 }
 
