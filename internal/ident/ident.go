@@ -48,25 +48,29 @@ func uuid() (b [16]byte) {
 
 // New returns prefix and 26 characters of [0-9a-z] that hold a UUIDv7, so that
 // ids of one prefix sort by time. It is safe for concurrent use.
-func New(prefix string) string { return prefix + base32(uuid()) }
+func New(prefix string) string {
+	s := base32(uuid())
+	return prefix + string(s[:])
+}
 
 // base32 is u in 26 characters that sort as it does.
-func base32(u [16]byte) string {
+func base32(u [16]byte) (s [26]byte) {
 	hi, lo := binary.BigEndian.Uint64(u[:8]), binary.BigEndian.Uint64(u[8:])
-	var s [26]byte
 	for i := range s {
 		s[25-i] = crockford[lo&31]
 		lo = lo>>5 | hi<<59
 		hi >>= 5
 	}
-	return string(s[:])
+	return s
 }
 
 // RequestID returns the id of one request to the service: "req_" and the 32
 // hexadecimal digits of a UUIDv7. It is also the id of the request's charge.
 func RequestID() string {
 	u := uuid()
-	return Request + hex.EncodeToString(u[:])
+	var digits [32]byte
+	hex.Encode(digits[:], u[:])
+	return Request + string(digits[:])
 }
 
 // RequestIDsSince returns a text that sorts before every id that [RequestID] makes at t
@@ -97,8 +101,9 @@ func CompletionOf(requestID string) string {
 	if !ok {
 		return CompletionID()
 	}
-	sum := crc32.ChecksumIEEE(u[:])
-	return Completion + base32(u) + string([]byte{crockford[sum>>10&31], crockford[sum>>5&31], crockford[sum&31]})
+	sum, digits := crc32.ChecksumIEEE(u[:]), base32(u)
+	check := [3]byte{crockford[sum>>10&31], crockford[sum>>5&31], crockford[sum&31]}
+	return Completion + string(digits[:]) + string(check[:])
 }
 
 // RequestOf returns the request whose answer [CompletionOf] has named.

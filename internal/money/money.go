@@ -94,16 +94,24 @@ func (a Amount) String() string { return format(a, decimals) }
 func (a Amount) PerThousand() string { return format(a, 6) }
 
 func format(a Amount, places int) string {
-	sign, u := "", uint64(a)
+	u := uint64(a)
 	if a < 0 {
-		sign, u = "-", -u
+		u = -u
 	}
-	s := fmt.Sprintf("%0*d", places+1, u)
-	whole, frac := s[:len(s)-places], strings.TrimRight(s[len(s)-places:], "0")
-	if frac == "" {
-		return sign + whole
+	var b [24]byte // sign, 20 digits and point
+	start := len(b)
+	put := func(c byte) { start--; b[start] = c }
+	for n := 0; u > 0 || n <= places; n++ {
+		if n == places {
+			put('.')
+		}
+		put('0' + byte(u%10))
+		u /= 10
 	}
-	return sign + whole + "." + frac
+	if a < 0 {
+		put('-')
+	}
+	return strings.TrimSuffix(strings.TrimRight(string(b[start:]), "0"), ".")
 }
 
 // Display is a for people: at least two decimals, at most six, rounded down, and

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -24,9 +25,10 @@ func DecodeChat(body []byte) (*ChatRequest, *Error) {
 	if !utf8.Valid(body) {
 		return nil, invalidJSON()
 	}
-	d := &decoder{req: newRequest(), body: body}
-	d.path = d.pathBuf[:0]
-	d.in.Reset(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	d := decoders.Get().(*decoder) //nolint:forcetypeassert // there is nothing else
+	defer decoders.Put(d)
+	d.begin(newRequest(), body)
+	defer d.begin(nil, nil) // what is kept holds no request
 	if kind := d.kind(); kind != '{' {
 		return nil, d.notAnObject(kind)
 	}
@@ -55,10 +57,27 @@ func newRequest() *ChatRequest {
 	}
 }
 
-// decoder walks one body. After the first shape error it goes on to the end,
-// because a fault in the JSON behind it takes precedence.
+// decoders are kept for their memory: a tokenizer takes as much as a short request.
+var decoders = sync.Pool{New: func() any { return new(decoder) }}
+
+// decoder walks one body after the other.
 type decoder struct {
-	in      jsontext.Decoder
+	in     jsontext.Decoder
+	source bytes.Buffer // of in
+	walk
+}
+
+// begin makes d ready for a body.
+func (d *decoder) begin(req *ChatRequest, body []byte) {
+	d.walk = walk{req: req, body: body}
+	d.path = d.pathBuf[:0]
+	d.source = *bytes.NewBuffer(body)
+	d.in.Reset(&d.source, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+}
+
+// walk is what is known of one body. After the first shape error it goes on to the end,
+// because a fault in the JSON behind it takes precedence.
+type walk struct {
 	body    []byte
 	req     *ChatRequest
 	first   *Error // first shape error
@@ -66,6 +85,7 @@ type decoder struct {
 	path    []segment
 	pathBuf [8]segment
 	scratch []byte
+	turn    turn   // the message that is being read
 	seen    uint64 // bit set of known top-level names
 
 	hasModel, hasMessages              bool

@@ -49,13 +49,14 @@ const (
 )
 
 func (d *decoder) message(i int) {
-	var t turn
+	t := &d.turn
+	*t = turn{}
 	d.object(func(name []byte) {
 		switch string(name) {
 		case "role":
 			d.named("role", func() { t.role, t.hasRole = d.text() })
 		case "content":
-			d.named("content", func() { d.content(&t) })
+			d.named("content", func() { d.content(t) })
 		case "name":
 			d.named("name", func() { t.Name, _ = d.text() })
 		case "refusal":
@@ -76,9 +77,12 @@ func (d *decoder) message(i int) {
 	if d.failing() {
 		return
 	}
-	if err := d.closeMessage(&t, i); err != nil {
+	if err := d.closeMessage(t, i); err != nil {
 		d.fail(err)
 		return
+	}
+	if d.req.Messages == nil {
+		d.req.Messages = make([]Message, 0, 4) // one step of growing for three
 	}
 	d.req.Messages = append(d.req.Messages, t.Message)
 }
