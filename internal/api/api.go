@@ -98,6 +98,9 @@ type exchange struct {
 
 	limited bool        // the headers of the limits are set
 	hurried atomic.Bool // the answer is broken off
+
+	values []string // of headers, in room at first
+	room   [8]string
 }
 
 // ServeHTTP answers one request, whatever it is, and logs one line about it.
@@ -120,9 +123,17 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // begin sets the headers of every answer.
 func (s *server) begin(x *exchange) {
-	h := x.w.Header()
-	h["X-Request-Id"] = []string{x.id}
-	maps.Copy(h, s.common)
+	x.values = x.room[:0]
+	x.set("X-Request-Id", x.id)
+	maps.Copy(x.w.Header(), s.common)
+}
+
+// set makes value the only one of a header, whose name is canonical. Each answer has some
+// of its own: their memory is the exchange's.
+func (x *exchange) set(name, value string) {
+	x.values = append(x.values, value)
+	n := len(x.values)
+	x.w.Header()[name] = x.values[n-1 : n : n]
 }
 
 // answer tells the caller about err, where there still is a way to.
@@ -174,7 +185,7 @@ var (
 func (x *exchange) json(status int, body []byte) error {
 	h := x.w.Header()
 	h["Content-Type"], h["Cache-Control"] = typeJSON, noStore
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	x.set("Content-Length", strconv.Itoa(len(body)))
 	x.writeBy(writeTimeout)
 	x.status = status
 	x.w.WriteHeader(status)

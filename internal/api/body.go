@@ -59,7 +59,7 @@ func checkMedia(h http.Header) *wire.Error {
 		return wire.UnsupportedContentEncoding(e)
 	}
 	given := h.Get("Content-Type")
-	if given == "" {
+	if given == "" || given == "application/json" {
 		return nil
 	}
 	kind, params, _ := mime.ParseMediaType(given) // no type is "", and broken parameters are not ours to judge

@@ -3,6 +3,9 @@ package api
 import (
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
@@ -75,9 +78,9 @@ type whole struct {
 	body    []byte // of the answer, once it was asked for
 }
 
-// collected is a choice so far. Its text is collected in bytes.
+// collected is a choice so far.
 type collected struct {
-	text, reasoning []byte
+	text, reasoning strings.Builder
 	wire.Choice
 }
 
@@ -101,13 +104,13 @@ func (w *whole) Alive() error { return nil }
 
 func (w *whole) Text(choice int, s string, logprobs []wire.Logprob) error {
 	c := &w.choices[choice]
-	c.text, c.Logprobs = append(c.text, s...), append(c.Logprobs, logprobs...)
+	c.text.WriteString(s)
+	c.Logprobs = append(c.Logprobs, logprobs...)
 	return nil
 }
 
 func (w *whole) Reasoning(choice int, s string) error {
-	c := &w.choices[choice]
-	c.reasoning = append(c.reasoning, s...)
+	w.choices[choice].reasoning.WriteString(s)
 	return nil
 }
 
@@ -120,27 +123,46 @@ func (w *whole) Tool(choice int, d *upstream.ToolDelta) error {
 	return nil
 }
 
+// bodies are those of answers that have been sent: they are the largest part of what an
+// answer takes.
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+// keptBody is how large one may be to be kept.
+const keptBody = 16 << 10
+
 func (w *whole) Finish(reasons []wire.FinishReason, u wire.Usage) error {
-	return w.json(http.StatusOK, w.answer(reasons, u))
+	if w.body != nil {
+		return w.json(http.StatusOK, w.body)
+	}
+	kept := bodies.Get().(*[]byte) //nolint:forcetypeassert // there is nothing else
+	body := w.encode((*kept)[:0], reasons, u)
+	err := w.json(http.StatusOK, body)
+	if cap(body) <= keptBody {
+		*kept = body
+		bodies.Put(kept)
+	}
+	return err
 }
 
-// answer is the body of the answer, made once.
+// answer is the body of the answer before Finish, which then sends it.
 func (w *whole) answer(reasons []wire.FinishReason, u wire.Usage) []byte {
-	if w.body != nil {
-		return w.body
-	}
+	w.body = w.encode(nil, reasons, u)
+	return w.body
+}
+
+// encode appends the body of the answer to dst, which is empty.
+func (w *whole) encode(dst []byte, reasons []wire.FinishReason, u wire.Usage) []byte {
 	completion := wire.Completion{Head: w.head, Usage: u, Choices: make([]wire.Choice, len(w.choices))}
 	for i := range w.choices {
 		c := &w.choices[i]
-		c.Content, c.Choice.Reasoning, c.Choice.Finish = string(c.text), string(c.reasoning), reasons[i]
+		c.Content, c.Choice.Reasoning, c.Choice.Finish = c.text.String(), c.reasoning.String(), reasons[i]
 		completion.Choices[i] = c.Choice
 	}
 	size := 1 << 10 // what stands around the texts
 	for i := range completion.Choices {
 		size += len(completion.Choices[i].Content)
 	}
-	w.body = completion.AppendJSON(make([]byte, 0, size))
-	return w.body
+	return completion.AppendJSON(slices.Grow(dst, size))
 }
 
 const eventStream = "text/event-stream; charset=utf-8"

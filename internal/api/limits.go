@@ -13,7 +13,6 @@ import (
 // answer after authentication; a limit that is not set has none.
 func (x *exchange) Limits(s ratelimit.Status) {
 	x.limited = true
-	h := x.w.Header()
 	for _, l := range []struct {
 		window                  ratelimit.Window
 		limit, remaining, reset string
@@ -24,10 +23,10 @@ func (x *exchange) Limits(s ratelimit.Status) {
 		if l.window.Limit == 0 {
 			continue
 		}
-		h[l.limit] = []string{strconv.FormatInt(l.window.Limit, 10)}
-		h[l.remaining] = []string{strconv.FormatInt(l.window.Remaining, 10)}
+		x.set(l.limit, strconv.FormatInt(l.window.Limit, 10))
+		x.set(l.remaining, strconv.FormatInt(l.window.Remaining, 10))
 		// Whole milliseconds: shorter times would print with a letter outside ASCII.
-		h[l.reset] = []string{l.window.Reset.Round(time.Millisecond).String()}
+		x.set(l.reset, l.window.Reset.Round(time.Millisecond).String())
 	}
 }
 

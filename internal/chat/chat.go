@@ -107,21 +107,25 @@ func (s *Service) Complete(ctx context.Context, c Call, emit Emitter) (Summary, 
 		return Summary{}, err
 	}
 	defer c.Caller.Watch(cancel)()
-	defer hurry(ctx, emit)()
+	defer r.calm(context.AfterFunc(ctx, r.hurry))
 	return r.do(ctx)
 }
 
-// hurry tells emit when ctx ends. After stop it is not told any more.
-func hurry(ctx context.Context, emit Emitter) (stop func()) {
-	told := make(chan struct{})
-	unregister := context.AfterFunc(ctx, func() {
-		defer close(told)
-		emit.Hurry()
-	})
-	return func() {
-		if !unregister() {
-			<-told
-		}
+// hurry tells the emitter that the call's context has ended.
+func (r *run) hurry() {
+	r.hurrying.Lock()
+	defer r.hurrying.Unlock()
+	if !r.over {
+		r.emit.Hurry()
+	}
+}
+
+// calm ends that: after it the emitter is not told any more.
+func (r *run) calm(unregister func() bool) {
+	if !unregister() {
+		r.hurrying.Lock()
+		defer r.hurrying.Unlock()
+		r.over = true
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
@@ -26,8 +27,12 @@ type run struct {
 	exact   bool // the prompt was counted, not estimated
 	emit    Emitter
 	cancel  context.CancelCauseFunc // of the call's context
-	pulse   pulse
-	head    wire.Head
+
+	hurrying sync.Mutex // held while the emitter is told
+	over     bool       // it is not told any more; guarded by hurrying
+
+	pulse pulse
+	head  wire.Head
 
 	last    upstream.Event // the newest event
 	choices []choice

@@ -147,12 +147,17 @@ func parse(r *bufio.Reader, head []byte) (*http.Request, error) {
 	return req, f.check(req)
 }
 
+// tokenBytes has the bytes of tokens.
+var tokenBytes = func() (set [256]bool) {
+	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+		set[c] = true
+	}
+	return set
+}()
+
 // tokenByte reports whether c may stand in a token, as methods and names of fields are
 // (RFC 9110 5.6.2).
-func tokenByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
-		strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
-}
+func tokenByte(c byte) bool { return tokenBytes[c] }
 
 func validName(s string) bool {
 	for i := range len(s) {

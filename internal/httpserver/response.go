@@ -152,7 +152,7 @@ func (w *response) declare(values []string) {
 
 // appendField appends one field. A value stays on its line, whatever it holds.
 func appendField(b []byte, name, value string) []byte {
-	if strings.ContainsAny(value, "\r\n") {
+	if strings.IndexByte(value, '\n') >= 0 || strings.IndexByte(value, '\r') >= 0 {
 		value = strings.NewReplacer("\r", " ", "\n", " ").Replace(value)
 	}
 	b = append(append(b, name...), ": "...)
