@@ -178,13 +178,13 @@ func (d *Directory) SetPlans(plans []Plan) {
 	d.plans.Store(&m)
 }
 
-// Plans returns the plans on offer in the order of their ids.
+// Plans returns the plans on offer, the smaller ones first.
 func (d *Directory) Plans() []Plan {
 	var ps []Plan
 	for _, p := range *d.plans.Load() {
 		ps = append(ps, *p)
 	}
-	slices.SortFunc(ps, func(a, b Plan) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(ps, func(a, b Plan) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.ID, b.ID)) })
 	return ps
 }
 

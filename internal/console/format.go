@@ -18,6 +18,9 @@ const minus = "\u2212"
 // balance shows what is left, with two decimals, never more than there is.
 func balance(a money.Amount) template.HTML { return amount(a, 2, 2, down) }
 
+// bound shows an amount that somebody has chosen, exactly.
+func bound(a money.Amount) template.HTML { return amount(a, 2, 9, down) }
+
 // spent shows a sum of what was used, with two decimals.
 func spent(a money.Amount) template.HTML { return amount(a, 2, 2, halfUp) }
 

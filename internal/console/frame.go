@@ -63,12 +63,13 @@ type note struct {
 }
 
 func (v *visit) frame(title string, data any) frame {
-	f := frame{Title: title, RequestID: v.id, Now: v.now, Operator: v.route.who == forOperator, Notes: v.notes, Page: data}
+	f := frame{Title: title, RequestID: v.id, Now: v.now, Notes: v.notes, Page: data}
 	if !v.signedIn() {
 		return f
 	}
 	m := v.who.Member
 	f.Member, f.Role, f.Looking = &m, v.role, v.looking()
+	f.Operator = v.route.who == forOperator && m.Operator
 	f.Menus = v.menus(f.Operator)
 	if m.Operator {
 		if menus := v.menus(true); len(menus) > 0 {

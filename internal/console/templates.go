@@ -50,7 +50,7 @@ func (s *Server) functions() template.FuncMap {
 		"asset": s.assets.path,
 		"icon":  s.icon,
 		// Money; see format.go.
-		"balance": balance, "spent": spent, "row": row, "exact": exact,
+		"balance": balance, "bound": bound, "spent": spent, "row": row, "exact": exact,
 		// Numbers and times.
 		"count": count, "plural": english.Plural[int], "ago": ago, "moment": moment, "day": day, "clock": clock, "tookSeconds": tookSeconds, "short": short, "most": most,
 		"second": second, "inSeconds": inSeconds, "instant": instant, "share": share, "large": large, "integer": integer,
