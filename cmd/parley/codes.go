@@ -13,11 +13,11 @@ import (
 
 type codeCreate struct {
 	directory
-	Amount  string `required:"" help:"Credit of each code in IU, at most 9 decimals." placeholder:"AMOUNT"`
-	Count   int    `help:"How many codes." default:"1" placeholder:"N"`
-	Note    string `required:"" help:"Why they are made; it stays with the credit." placeholder:"TEXT"`
-	Kind    string `help:"promo or prepaid; default promo." placeholder:"KIND"`
-	Expires string `help:"When they can no longer be redeemed, as 2026-12-31T00:00:00Z; default never." placeholder:"TIME"`
+	Amount  string  `required:"" help:"Credit of each code in IU, at most 9 decimals." placeholder:"AMOUNT"`
+	Count   int     `help:"How many codes." default:"1" placeholder:"N"`
+	Note    string  `required:"" help:"Why they are made; it stays with the credit." placeholder:"TEXT"`
+	Kind    string  `help:"promo or prepaid; default promo." placeholder:"KIND"`
+	Expires *string `help:"When they can no longer be redeemed, as 2026-12-31T00:00:00Z; default never." placeholder:"TIME"`
 }
 
 func (codeCreate) Help() string {
@@ -28,8 +28,8 @@ Example: parley code create --amount 5 --count 100 --note "conference" > codes.t
 
 func (a *codeCreate) Run(e *env) error {
 	in := admin.NewCodes{Amount: a.Amount, Count: a.Count, Kind: a.Kind, Note: a.Note}
-	if a.Expires != "" {
-		at, err := moment("--expires", a.Expires)
+	if a.Expires != nil {
+		at, err := moment("--expires", *a.Expires)
 		if err != nil {
 			return err
 		}

@@ -9,13 +9,13 @@ import (
 
 type creditAdd struct {
 	directory
-	Name     string `arg:"" help:"Name or id of the account."`
-	Amount   string `arg:"" help:"Amount in IU, at most 9 decimals."`
-	Note     string `required:"" help:"Why it is added." placeholder:"TEXT"`
-	Ref      string `help:"Reference of the payment. The same reference adds once." placeholder:"REF"`
-	Kind     string `help:"prepaid, included or promo; default prepaid." placeholder:"KIND"`
-	Priority int    `help:"From 1 to 100; lower burns first. Default by kind: included 10, promo 20, prepaid 50." placeholder:"N"`
-	Expires  string `help:"When what is left of it is taken back, as 2026-12-31T00:00:00Z; default never." placeholder:"TIME"`
+	Name     string  `arg:"" help:"Name or id of the account."`
+	Amount   string  `arg:"" help:"Amount in IU, at most 9 decimals."`
+	Note     string  `required:"" help:"Why it is added." placeholder:"TEXT"`
+	Ref      string  `help:"Reference of the payment. The same reference adds once." placeholder:"REF"`
+	Kind     string  `help:"prepaid, included or promo; default prepaid." placeholder:"KIND"`
+	Priority int     `help:"From 1 to 100; lower burns first. Default by kind: included 10, promo 20, prepaid 50." placeholder:"N"`
+	Expires  *string `help:"When what is left of it is taken back, as 2026-12-31T00:00:00Z; default never." placeholder:"TIME"`
 }
 
 func (creditAdd) Help() string {
@@ -26,8 +26,8 @@ func (creditAdd) Help() string {
 
 func (a *creditAdd) Run(e *env) error {
 	in := admin.NewCredit{Amount: a.Amount, Note: a.Note, Ref: a.Ref, Kind: a.Kind, Priority: a.Priority}
-	if a.Expires != "" {
-		at, err := moment("--expires", a.Expires)
+	if a.Expires != nil {
+		at, err := moment("--expires", *a.Expires)
 		if err != nil {
 			return err
 		}

@@ -18,8 +18,8 @@ type keyCreate struct {
 	Name    string   `help:"Name of the key." default:"default" placeholder:"NAME"`
 	RPM     *int64   `help:"Most requests in any minute, within the plan's limit." placeholder:"N"`
 	TPM     *int64   `help:"Most tokens in any minute, within the plan's limit." placeholder:"N"`
-	Budget  string   `help:"Most IU that it may spend, in all or by the month, as 25 or 25/month." placeholder:"AMOUNT"`
-	Expires string   `help:"When it expires, as 2026-12-31T00:00:00Z; never without." placeholder:"TIME"`
+	Budget  *string  `help:"Most IU that it may spend, in all or by the month, as 25 or 25/month." placeholder:"AMOUNT"`
+	Expires *string  `help:"When it expires, as 2026-12-31T00:00:00Z; never without." placeholder:"TIME"`
 	Models  []string `help:"The only models it may use; all of the plan without." placeholder:"A,B"`
 	Scopes  []string `help:"What it may do: chat, models, usage:read, keys:write, billing; the first two without." placeholder:"A,B"`
 	Allow   []string `help:"The only networks it may be used from, as 10.0.0.0/8 or 2001:db8::/32." placeholder:"A,B"`
@@ -32,9 +32,15 @@ func (keyCreate) Help() string {
 }
 
 func (k *keyCreate) Run(e *env) error {
-	in := admin.NewKey{Name: k.Name, Models: k.Models, Scopes: k.Scopes, Allow: k.Allow, Budget: k.Budget, RPM: k.RPM, TPM: k.TPM}
-	if k.Expires != "" {
-		t, err := moment("--expires", k.Expires)
+	if err := k.empty(); err != nil {
+		return err
+	}
+	in := admin.NewKey{Name: k.Name, Models: k.Models, Scopes: k.Scopes, Allow: k.Allow, RPM: k.RPM, TPM: k.TPM}
+	if k.Budget != nil {
+		in.Budget = *k.Budget
+	}
+	if k.Expires != nil {
+		t, err := moment("--expires", *k.Expires)
 		if err != nil {
 			return err
 		}
@@ -79,6 +85,24 @@ func (k *keyCreate) Run(e *env) error {
 			}
 		})
 	})
+}
+
+// empty refuses flags without a value, as a script gives them whose variable is not set: the
+// key would be without the bound that was meant.
+func (k *keyCreate) empty() error {
+	for _, f := range []struct {
+		empty bool
+		text  string
+	}{
+		{k.Models != nil && len(k.Models) == 0, "--models is empty. Leave it out for all models of the plan."},
+		{k.Allow != nil && len(k.Allow) == 0, "--allow is empty. Leave it out for a key that may be used from everywhere."},
+		{k.Budget != nil && *k.Budget == "", "--budget is empty. Leave it out for a key without one."},
+	} {
+		if f.empty {
+			return usageError{f.text}
+		}
+	}
+	return nil
 }
 
 // keyLimits says what binds a key that has limits of its own: those, else the plan's.

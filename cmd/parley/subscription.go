@@ -9,10 +9,10 @@ import (
 
 type subscriptionSet struct {
 	directory
-	Name   string `arg:"" help:"Name or id of the account."`
-	Plan   string `required:"" help:"Plan that applies while it runs." placeholder:"PLAN"`
-	Until  string `xor:"end" help:"When it ends, as 2026-12-31T00:00:00Z. The account then has its own plan again." placeholder:"TIME"`
-	Manual bool   `xor:"end" help:"Each period begins only when it was renewed: parley subscription renew."`
+	Name   string  `arg:"" help:"Name or id of the account."`
+	Plan   string  `required:"" help:"Plan that applies while it runs." placeholder:"PLAN"`
+	Until  *string `xor:"end" help:"When it ends, as 2026-12-31T00:00:00Z. The account then has its own plan again." placeholder:"TIME"`
+	Manual bool    `xor:"end" help:"Each period begins only when it was renewed: parley subscription renew."`
 }
 
 func (subscriptionSet) Help() string {
@@ -26,8 +26,8 @@ Examples:
 
 func (s *subscriptionSet) Run(e *env) error {
 	in := admin.NewSubscription{Plan: s.Plan, Manual: s.Manual}
-	if s.Until != "" {
-		until, err := moment("--until", s.Until)
+	if s.Until != nil {
+		until, err := moment("--until", *s.Until)
 		if err != nil {
 			return err
 		}

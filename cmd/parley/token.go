@@ -8,8 +8,8 @@ import (
 
 type tokenCreate struct {
 	directory
-	Name    string `arg:"" help:"What it is for."`
-	Expires string `help:"When it stops working; default never." placeholder:"TIME"`
+	Name    string  `arg:"" help:"What it is for."`
+	Expires *string `help:"When it stops working; default never." placeholder:"TIME"`
 }
 
 func (tokenCreate) Help() string {
@@ -21,8 +21,8 @@ Example: export PARLEY_OPERATOR_TOKEN=$(parley operator token create deploy)`
 
 func (t *tokenCreate) Run(e *env) error {
 	in := admin.NewToken{Name: t.Name}
-	if t.Expires != "" {
-		at, err := moment("--expires", t.Expires)
+	if t.Expires != nil {
+		at, err := moment("--expires", *t.Expires)
 		if err != nil {
 			return err
 		}
