@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -53,12 +54,15 @@ func known(files fs.FS) ([]migration, error) {
 // newest is the schema of this build.
 func newest(all []migration) int { return all[len(all)-1].version }
 
-// keeper keeps what a database of that schema is before the migrations of all change it.
-type keeper func(ctx context.Context, schema int, all []migration) error
+// keeper keeps what a database of that schema is before the migrations of all change it, and
+// returns the file.
+type keeper func(ctx context.Context, schema int, all []migration) (string, error)
 
 // migrate applies the migrations of files that the database does not have, each in one
 // transaction, and returns the number of the last. Migrations only go forward. Before
-// the first of them a database that has a schema is handed to keep. It fails with
+// the first of them a database that has a schema is handed to keep; where that one fails,
+// nothing has changed and the copy is removed: a server that is started again and again
+// would fill the disk with them. It fails with
 // [ErrNewerSchema] for a migration that this build does not know, and with [ErrNotOurs]
 // for one that was different when it was applied.
 func migrate(ctx context.Context, db *sql.DB, files fs.FS, keep keeper) (int, error) {
@@ -80,19 +84,24 @@ func migrate(ctx context.Context, db *sql.DB, files fs.FS, keep keeper) (int, er
 			return 0, err
 		}
 	}
+	var kept string // until a migration has changed something
 	for _, m := range all {
 		if _, ok := have[m.version]; ok {
 			continue
 		}
 		if len(have) > 0 && keep != nil {
-			if err := keep(ctx, last, all); err != nil {
+			if kept, err = keep(ctx, last, all); err != nil {
 				return 0, fmt.Errorf("the backup before migration %d: %w", m.version, err)
 			}
 			keep = nil // once a start
 		}
 		if err := apply(ctx, db, m); err != nil {
+			if now, unread := applied(ctx, db); kept != "" && unread == nil && len(now) == len(have) {
+				err = errors.Join(err, os.Remove(kept))
+			}
 			return 0, fmt.Errorf("migration %d: %w", m.version, err)
 		}
+		kept = ""
 	}
 	return newest(all), nil
 }
@@ -169,16 +178,16 @@ func apply(ctx context.Context, db *sql.DB, m migration) error {
 
 // keepIn keeps a copy of the database of dir in its backups.
 func keepIn(dir string) keeper {
-	return func(ctx context.Context, schema int, all []migration) error {
+	return func(ctx context.Context, schema int, all []migration) (string, error) {
 		backups, err := backupsIn(dir)
 		if err != nil {
-			return err
+			return "", err
 		}
 		to := filepath.Join(backups, fmt.Sprintf("schema-%d-%s.db", schema, stamp()))
 		_, err = copyBooks(ctx, filepath.Join(dir, FileName), to, all)
 		if errors.Is(err, ErrUnbalanced) {
-			return nil // the copy is there, and as good as what it is of
+			return to, nil // the copy is there, and as good as what it is of
 		}
-		return err
+		return to, err
 	}
 }

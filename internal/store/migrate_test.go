@@ -159,6 +159,11 @@ func TestMigrate_GapsAndFailures(t *testing.T) {
 	if err := try("0001", more, 12); err == nil || !strings.Contains(err.Error(), "migration 12") {
 		t.Errorf("a migration that fails gives %v, want its number", err)
 	}
+	for range 3 { // as a supervisor does
+		if err := try("0001", more, 12); err == nil || !strings.Contains(err.Error(), "migration 12") {
+			t.Errorf("started again it gives %v", err)
+		}
+	}
 	if err := try("0001", map[string]string{nine: `CREATE TABLE nine (x)`}, 9); !errors.Is(err, store.ErrNewerSchema) || !strings.Contains(err.Error(), "schema is 10, this build knows 9") {
 		t.Errorf("an older build gives %v, want ErrNewerSchema and both versions", err)
 	}
