@@ -20,6 +20,7 @@ func (s *server) once(x *exchange, call chat.Call, keys []string, body []byte) e
 	if done, ok := errors.AsType[*idempotency.CompletedError](err); ok && done.Answer != nil {
 		x.call.CompletionID = done.CompletionID
 		x.w.Header()["Idempotent-Replayed"] = []string{"true"}
+		s.peek(x)
 		return x.json(http.StatusOK, done.Answer)
 	}
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/chat"
 	"github.com/parley-ai/parley/internal/idempotency"
 	"github.com/parley-ai/parley/internal/ledger"
@@ -69,6 +70,20 @@ func TestIdempotency_Replay(t *testing.T) {
 	rec := d.record(t)
 	if strings.Contains(string(rec.Answer), "Hello") || strings.Contains(string(rec.Answer), "chatcmpl") {
 		t.Error("the answer is kept in the clear")
+	}
+}
+
+// What is given again counts nothing, and says what is left as every answer to a key does.
+func TestIdempotency_ReplayHasLimits(t *testing.T) {
+	t.Parallel()
+	d := open(t, hello())
+	_, secret, err := d.keys.Create(t.Context(), apikey.NewKey{AccountID: d.account.ID, Name: "k", RPM: 5})
+	must(t, err)
+	for range 3 {
+		r := d.post(t, body(""), idem, "order 66", "Authorization", "Bearer "+string(secret))
+		if left := r.Header.Get("X-Ratelimit-Remaining-Requests"); r.StatusCode != http.StatusOK || left != "4" {
+			t.Errorf("%d, replayed %q: %q requests remain, want 4", r.StatusCode, r.Header.Get("Idempotent-Replayed"), left)
+		}
 	}
 }
 
