@@ -274,11 +274,27 @@ func (k *keyRevoke) Run(e *env) error {
 			since := gone.RevokedAt.UTC().Format("15:04:05 UTC")
 			if gone.Servers == 0 {
 				e.print("Revoked at %s. No server is running; the next one will refuse it.", since)
-				return
+			} else {
+				e.print("Revoked. Refused everywhere since %s (%d of %d servers confirmed).", since, gone.Confirmed, gone.Servers)
 			}
-			e.print("Revoked. Refused everywhere since %s (%d of %d servers confirmed).", since, gone.Confirmed, gone.Servers)
+			e.noteOverlap(c, k.ID)
 		})
 	})
+}
+
+// noteOverlap tells of a key whose place the revoked one took and that works still: who
+// revokes the one may believe that both are closed.
+func (e *env) noteOverlap(c *admin.Client, revoked string) {
+	use, err := c.Key(e.ctx, revoked)
+	if err != nil {
+		return // the key is revoked whatever this says
+	}
+	keys, _ := c.Keys(e.ctx, use.Account)
+	for _, k := range keys {
+		if k.ReplacedBy != nil && *k.ReplacedBy == revoked && k.Status == "active" && k.ExpiresAt != nil {
+			e.note("The key whose place it took works until %s. To close it too: parley key revoke %s", date(*k.ExpiresAt), k.ID)
+		}
+	}
 }
 
 // cutCalls says what a revocation breaks off.
