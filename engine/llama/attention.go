@@ -20,14 +20,16 @@ func stride(n int) int {
 	return floats
 }
 
-// lanes are a worker's buffers for one call of the attention kernels.
+// lanes are a worker's buffers: for one call of the attention kernels, and for what
+// it makes of a chunk's products at once.
 type lanes struct {
-	scores []float32 // [Wide][stride(positions)]
-	q      []float32 // [HeadDim][WideRow]
-	out    []float32 // [Wide][HeadDim]
-	inv    []float32 // [Wide]
-	counts []int32   // [Wide]
-	ask    kernel.Ask
+	scores   []float32 // [Wide][stride(positions)]
+	q        []float32 // [HeadDim][WideRow]
+	out      []float32 // [Wide][HeadDim]
+	inv      []float32 // [Wide]
+	counts   []int32   // [Wide]
+	ask      kernel.Ask
+	gate, up []float32 // [columns][rows] of a chunk
 }
 
 // band is neighbouring columns of one sequence, whose query heads on a KV head are

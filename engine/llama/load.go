@@ -220,16 +220,19 @@ func (m *Model) buffers(o Options) error {
 		{&b.att, b.n * m.Dim},
 		{&b.k, b.n * kvw},
 		{&b.v, b.n * kvw},
-		{&b.gate, b.n * m.FFN},
-		{&b.up, b.n * m.FFN},
 		{&b.logits, b.logitsN * m.output.Padded},
 		{&m.cos, m.context * hd},
 		{&m.sin, m.context * hd},
+	}
+	chunk := b.n * max(m.Dim, m.FFN) // products of a chunk, at most
+	if o.Threads > 1 {
+		chunk = max(b.n*kernel.Rows, 4*max(m.Dim, m.FFN))
 	}
 	b.lanes = make([]lanes, o.Threads)
 	for i := range b.lanes {
 		l := &b.lanes[i]
 		vectors = append(vectors, vector{&l.scores, kernel.Wide * (m.context + 3*kernel.Page)}, vector{&l.q, kernel.WideRow * hd}, vector{&l.out, kernel.Wide * hd}, vector{&l.inv, kernel.Wide})
+		vectors = append(vectors, vector{&l.gate, chunk}, vector{&l.up, chunk})
 		l.counts = make([]int32, kernel.Wide)
 	}
 	qx, fx, half := b.n*m.Dim/kernel.Cols*kernel.XBlock, b.n*m.FFN/kernel.Cols*kernel.XBlock, b.n*kvw*2*2

@@ -48,17 +48,17 @@ type layer struct {
 
 // buffers of a step of up to n columns, twins included.
 type buffers struct {
-	n, logitsN, twinsN           int
-	x, h, q, k, v, att, gate, up []float32 // [n][width]
-	logits                       []float32 // [logitsN][padded vocabulary]
-	qx                           []byte    // tiles of Dim inputs
-	fx                           []byte    // tiles of FFN inputs
-	lanes                        []lanes   // of each worker
-	bands                        []band
-	half                         []uint16 // [n][2][KVHeads*HeadDim]
-	kept                         []Column
-	twins                        [2][][2]int
-	rows                         [][]float32
+	n, logitsN, twinsN int
+	x, h, q, k, v, att []float32 // [n][width]
+	logits             []float32 // [logitsN][padded vocabulary]
+	qx                 []byte    // tiles of Dim inputs
+	fx                 []byte    // tiles of FFN inputs
+	lanes              []lanes   // of each worker
+	bands              []band
+	half               []uint16 // [n][2][KVHeads*HeadDim]
+	kept               []Column
+	twins              [2][][2]int
+	rows               [][]float32
 }
 
 // Column is one token of a step.
@@ -146,7 +146,7 @@ func (m *Model) Step(cols []Column) ([][]float32, error) {
 
 // inputs are those of a matrix of k columns, none yet, in the buffer x.
 func (m *Model) inputs(x []byte, k int) inputs {
-	return inputs{x: x, k: k, alone: m.pool.n == 1}
+	return inputs{x: x, k: k, threads: m.pool.n}
 }
 
 // keep moves together the columns that want logits: for the others, the last
@@ -177,49 +177,38 @@ func (m *Model) normalise(w []float32, in inputs) {
 
 // project computes queries, keys and values.
 func (m *Model) project(l *layer, in inputs) {
-	b := &m.b
-	cq, ck, cv := in.chunks(l.q), in.chunks(l.k), in.chunks(l.v)
-	m.pool.run(cq+ck+cv, func(_, i int) {
-		w, out := l.q, b.q
-		switch {
-		case i >= cq+ck:
-			w, out, i = l.v, b.v, i-cq-ck
-		case i >= cq:
-			w, out, i = l.k, b.k, i-cq
-		}
-		g0, g1 := in.part(w, i)
-		in.multiply(m.k, w, g0, g1, out)
-	})
+	ws, outs := [...]*quant.Matrix{l.q, l.k, l.v}, [...][]float32{m.b.q, m.b.k, m.b.v}
+	in.each(m.pool, func(_, matrix int, p part) {
+		w := ws[matrix]
+		in.multiply(m.k, w, p, outs[matrix][p.c0*w.Padded+p.r0:], w.Padded)
+	}, ws[:]...)
 }
 
 // residual adds w * inputs to x.
 func (m *Model) residual(w *quant.Matrix, in inputs) {
 	b, d := &m.b, m.Dim
-	m.pool.run(in.chunks(w), func(_, i int) {
-		g0, g1 := in.part(w, i)
-		in.multiply(m.k, w, g0, g1, b.h)
-		for c := range in.n {
-			o := c*d + g0*kernel.Rows
-			m.k.Add(&b.x[o], &b.h[o], (g1-g0)*kernel.Rows)
+	in.each(m.pool, func(worker, _ int, p part) {
+		out, rows := b.lanes[worker].gate, p.r1-p.r0
+		in.multiply(m.k, w, p, out, rows)
+		for c := range p.c1 - p.c0 {
+			m.k.Add(&b.x[(p.c0+c)*d+p.r0], &out[c*rows], rows)
 		}
-	})
+	}, w)
 }
 
 // gate computes SiLU(gate) * up and quantises it, chunk by chunk: a chunk is whole
 // blocks of 32 rows, which are whole blocks of the next product's inputs.
 func (m *Model) gate(l *layer, in, hidden inputs) {
-	b := &m.b
-	m.pool.run(in.chunks(l.gate), func(_, i int) {
-		g0, g1 := in.part(l.gate, i)
-		in.multiply(m.k, l.gate, g0, g1, b.gate)
-		in.multiply(m.k, l.up, g0, g1, b.up)
-		r0, rows := g0*kernel.Rows, (g1-g0)*kernel.Rows
-		for c := range in.n {
-			g := b.gate[c*m.FFN+r0:][:rows]
-			m.k.SiLUMul(&g[0], &b.up[c*m.FFN+r0], rows)
-			hidden.quantise(m.k, c, r0, g)
+	in.each(m.pool, func(worker, _ int, p part) {
+		gate, up := m.b.lanes[worker].gate, m.b.lanes[worker].up
+		rows, cols := p.r1-p.r0, p.c1-p.c0
+		in.multiply(m.k, l.gate, p, gate, rows)
+		in.multiply(m.k, l.up, p, up, rows)
+		m.k.SiLUMul(&gate[0], &up[0], cols*rows)
+		for c := range cols {
+			hidden.quantise(m.k, p.c0+c, p.r0, gate[c*rows:][:rows])
 		}
-	})
+	}, l.gate)
 }
 
 // head computes the logits of the n columns that want them.
@@ -232,10 +221,9 @@ func (m *Model) head(n int) [][]float32 {
 	in := m.inputs(b.qx, m.Dim)
 	in.n = n
 	m.normalise(m.norm, in)
-	m.pool.run(in.chunks(m.output), func(_, i int) {
-		g0, g1 := in.part(m.output, i)
-		in.multiply(m.k, m.output, g0, g1, b.logits)
-	})
+	in.each(m.pool, func(_, _ int, p part) {
+		in.multiply(m.k, m.output, p, b.logits[p.c0*padded+p.r0:], padded)
+	}, m.output)
 	for j := range n {
 		row := b.logits[j*padded:][:padded]
 		for i := m.Vocab; i < padded; i++ {

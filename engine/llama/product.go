@@ -8,10 +8,10 @@ import (
 // inputs are what a matrix is multiplied by: n columns of k values, and behind
 // them the twins of some, quantised in tiles.
 type inputs struct {
-	x     []byte
-	k, n  int
-	twins [][2]int // a column and the place of its twin
-	alone bool     // one thread does all the work
+	x       []byte
+	k, n    int
+	twins   [][2]int // a column and the place of its twin
+	threads int
 }
 
 // Twinned is how many positions at the beginning of a sequence are computed with
@@ -81,37 +81,81 @@ func (in *inputs) quantise(k *kernel.Table, i, off int, x []float32) {
 	}
 }
 
-// multiply multiplies groups [g0, g1) of w by all columns into
-// out[column*w.Padded + row], and adds the twins' products to their columns'.
-func (in *inputs) multiply(k *kernel.Table, w *quant.Matrix, g0, g1 int, out []float32) {
-	w.Mul(k, in.x, in.n+len(in.twins), g0, g1, out)
+// part is what a chunk of work computes of a product: rows r0 up to r1 of columns c0
+// up to c1. Rows are whole groups, columns whole tiles, but for the last column.
+type part struct{ r0, r1, c0, c1 int }
+
+// multiply multiplies a part of w by its columns into out, of which a column has stride
+// floats, and adds the twins' products to their columns'.
+func (in *inputs) multiply(k *kernel.Table, w *quant.Matrix, p part, out []float32, stride int) {
+	end := p.c1
+	if end == in.n {
+		end += len(in.twins)
+	}
+	w.Mul(k, in.x[p.c0/4*w.Tile():], end-p.c0, p.r0/kernel.Rows, p.r1/kernel.Rows, out, stride)
 	for _, t := range in.twins {
-		o, from := t[0]*w.Padded+g0*kernel.Rows, t[1]*w.Padded+g0*kernel.Rows
-		k.Add(&out[o], &out[from], (g1-g0)*kernel.Rows)
+		k.Add(&out[t[0]*stride], &out[t[1]*stride], p.r1-p.r0)
 	}
 }
 
-// chunkGroups is how many groups make a chunk of work: about 24 KiB of weights, 0.3 to
-// 1 µs for up to four columns; for more of them at most a 16th of the matrix, so that
-// threads end together. With nobody to share with, longer stretches of memory are read
-// faster (one column: 1.16 times) and what is done to each chunk's rows costs less; they
-// still end soon enough for the collector, which cannot stop a kernel.
-func (in *inputs) chunkGroups(w *quant.Matrix) int {
-	size, n := 24<<10, in.n+len(in.twins)
+// columns is how many columns, twins included, a chunk of work has: all, or if each thread
+// can have 16, columns of its own, so that it need not fetch from another's cache what
+// that has written; that each reads all weights then takes less time than computing with
+// them. But twins are added to columns that may be another part's, so with them there is
+// one part.
+func (in *inputs) columns() int {
+	n := in.n + len(in.twins)
+	if in.threads > 1 && len(in.twins) == 0 && n >= 16*in.threads {
+		return ((n+in.threads-1)/in.threads + 3) &^ 3
+	}
+	return max(1, n)
+}
+
+// parts is how many chunks all columns take.
+func (in *inputs) parts() int {
+	return (in.n + len(in.twins) + in.columns() - 1) / in.columns()
+}
+
+// groups is how many groups make a chunk of work. For up to four columns that is about 24
+// KiB of weights, 0.3 to 1 µs; for more of them one, so that threads end together. With
+// nobody to share with, longer stretches of memory are read faster (one column: 1.16
+// times) and what is done to each chunk's rows costs less; they still end soon enough for
+// the collector, which cannot stop a kernel.
+func (in *inputs) groups(w *quant.Matrix) int {
+	n := in.n + len(in.twins)
 	switch {
-	case in.alone:
-		size = min(384<<10, (6<<20)/max(1, n))
-	case n > 4:
-		size = min(size, w.Bytes()/16)
+	case in.threads == 1:
+		return max(1, min(384<<10, (6<<20)/max(1, n))/w.Group())
+	case n <= 4:
+		return max(1, (24<<10)/w.Group())
 	}
-	return max(1, size/w.Group())
+	return 1
 }
 
+// chunks is how many chunks each part of the columns has, a product with w.
 func (in *inputs) chunks(w *quant.Matrix) int {
-	return (w.Groups() + in.chunkGroups(w) - 1) / in.chunkGroups(w)
+	return (w.Groups() + in.groups(w) - 1) / in.groups(w)
 }
 
-// part gives the groups of chunk i.
-func (in *inputs) part(w *quant.Matrix, i int) (g0, g1 int) {
-	return i * in.chunkGroups(w), min((i+1)*in.chunkGroups(w), w.Groups())
+// part gives chunk i of the columns' part number column.
+func (in *inputs) part(w *quant.Matrix, column, i int) part {
+	g, c := i*in.groups(w), column*in.columns()
+	return part{g * kernel.Rows, min(g+in.groups(w), w.Groups()) * kernel.Rows, c, min(c+in.columns(), in.n)}
+}
+
+// each calls f with all parts of the products with the matrices ws, of which f gets the
+// number. The parts of a column come one after the other, and those of a matrix.
+func (in *inputs) each(p *pool, f func(worker, matrix int, part part), ws ...*quant.Matrix) {
+	total := 0
+	for _, w := range ws {
+		total += in.chunks(w)
+	}
+	p.run(in.parts()*total, func(worker, i int) {
+		column, i := i/total, i%total
+		matrix := 0
+		for ; i >= in.chunks(ws[matrix]); matrix++ {
+			i -= in.chunks(ws[matrix])
+		}
+		f(worker, matrix, in.part(ws[matrix], column, i))
+	})
 }

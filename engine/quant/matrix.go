@@ -54,6 +54,9 @@ func (m *Matrix) Group() int { return m.blocks() * m.block() }
 // Groups is how many groups of 32 rows there are.
 func (m *Matrix) Groups() int { return m.Padded / kernel.Rows }
 
+// Tile is the bytes of four columns of inputs.
+func (m *Matrix) Tile() int { return m.blocks() * 4 * kernel.XBlock }
+
 // Bytes is what Data must hold, zeroed, before Pack.
 func (m *Matrix) Bytes() int { return m.Groups() * m.Group() }
 
@@ -224,9 +227,10 @@ func (m *Matrix) Row(i int, dst []float32) {
 }
 
 // Mul multiplies the groups [g0, g1) by the n columns in the tiles at x, of four
-// columns each but for a last one of a single column, into out[c*Padded + row]. While
+// columns each but for a last one of a single column, into out[c*stride + row], rows
+// counted from the first of group g0. While
 // the tiles compute they ask for the weights that follow, each for its share.
-func (m *Matrix) Mul(k *kernel.Table, x []byte, n, g0, g1 int, out []float32) {
+func (m *Matrix) Mul(k *kernel.Table, x []byte, n, g0, g1 int, out []float32, stride int) {
 	w, groups, nb := &m.Data[g0*m.Group()], g1-g0, m.blocks()
 	x1, x4 := k.S8x1, k.S8x4
 	if m.U4 {
@@ -238,10 +242,10 @@ func (m *Matrix) Mul(k *kernel.Table, x []byte, n, g0, g1 int, out []float32) {
 		if tiles == 1 && k.Ahead > 0 {
 			ahead = k.Ahead
 		}
-		x4(w, &x[0], nb, groups, &out[g0*kernel.Rows], m.Padded, tiles, ahead, (lines+tiles-1)/tiles)
+		x4(w, &x[0], nb, groups, &out[0], stride, tiles, ahead, (lines+tiles-1)/tiles)
 	}
 	if n%4 == 1 {
-		x1(w, &x[tiles*nb*4*kernel.XBlock], nb, groups, &out[4*tiles*m.Padded+g0*kernel.Rows])
+		x1(w, &x[tiles*m.Tile()], nb, groups, &out[4*tiles*stride])
 	}
 }
 

@@ -143,7 +143,7 @@ func TestMatrix_Mul(t *testing.T) {
 		}
 		tile, out := make([]byte, cols/32*kernel.XBlock), make([]float32, rows)
 		k.Quantise(&x[0], cols, &tile[0], 1, 0)
-		m.Mul(k, tile, 1, 0, m.Groups(), out)
+		m.Mul(k, tile, 1, 0, m.Groups(), out, m.Padded)
 		for r := range rows {
 			want := 0.0
 			for c, v := range x {
