@@ -226,7 +226,7 @@ func (m *Model) buffers(o Options) error {
 	}
 	chunk := b.n * max(m.Dim, m.FFN) // products of a chunk, at most
 	if o.Threads > 1 {
-		chunk = max(b.n*kernel.Rows, 4*max(m.Dim, m.FFN))
+		chunk = max((b.n+8)*kernel.Rows, 4*max(m.Dim, m.FFN)) // two groups have half of the columns, in whole tiles
 	}
 	b.lanes = make([]lanes, o.Threads)
 	for i := range b.lanes {
