@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -141,7 +142,14 @@ func (w *whole) Finish(reasons []wire.FinishReason, u wire.Usage) error {
 		*kept = body
 		bodies.Put(kept)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	// Its caller need not wait for the line in the log and for what is measured.
+	if err := http.NewResponseController(w.w).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("%w: %w", chat.ErrClientGone, err)
+	}
+	return nil
 }
 
 // answer is the body of the answer before Finish, which then sends it.
