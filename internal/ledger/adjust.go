@@ -40,11 +40,11 @@ type Charged struct {
 // what is available. The actor is that of ctx. It returns when that is durable and
 // fails with [ErrAmount], [ErrAccount], [*InsufficientError] or [ErrUnavailable].
 func (l *Ledger) Adjust(ctx context.Context, accountID string, amount money.Amount, reason string) error {
-	switch {
-	case amount > 0:
+	if amount >= 0 { // no grant is of 0
 		_, err := l.Grant(ctx, Grant{AccountID: accountID, Kind: Adjust, Amount: amount, Note: reason})
 		return err
-	case amount == 0 || amount < -money.MaxAmount:
+	}
+	if amount < -money.MaxAmount {
 		return ErrAmount
 	}
 	b := l.book(accountID)
@@ -52,11 +52,8 @@ func (l *Ledger) Adjust(ctx context.Context, accountID string, amount money.Amou
 		return err
 	}
 	d := &Debit{ID: ident.New(ident.Debit), AccountID: accountID, Amount: -amount, Reason: reason, Actor: audit.Actor(ctx), Origin: audit.Origin(ctx), CreatedAt: now()}
-	p := &pending{op: Op{Debit: d}, done: make(chan struct{})}
-	p.apply = func(Result) { b.spend(d.Amount) }
-	l.send(p, false)
-	l.wait(p)
-	return p.err
+	_, err := l.do(Op{Debit: d}, func(Result) { b.spend(d.Amount) })
+	return err
 }
 
 // Refund gives back amount of the charge of a call, all that is left of it when amount

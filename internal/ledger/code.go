@@ -1,10 +1,13 @@
 package ledger
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,25 +54,20 @@ const (
 func NewCode(kind Kind, amount money.Amount, note string, expires time.Time) (c Code, text string) {
 	var raw [codeLength]byte
 	rand.Read(raw[:]) // never fails since Go 1.24
-	var b strings.Builder
 	for i, r := range raw {
-		if i > 0 && i%codeGroup == 0 {
-			b.WriteByte('-')
-		}
-		b.WriteByte(codeAlphabet[r%32]) // 32 divides 256: every character is equally likely
+		raw[i] = codeAlphabet[r%32] // 32 divides 256: every character is equally likely
 	}
-	text = b.String()
-	hash, _ := codeHash(text)
-	c = Code{ID: ident.New(ident.Code), Hash: hash, Last4: text[len(text)-4:], Kind: kind, Amount: amount, Note: note, CreatedAt: now()}
-	if !expires.IsZero() {
-		c.ExpiresAt = expires.UTC().Truncate(time.Microsecond)
-	}
-	return c, text
+	text = string(bytes.Join(slices.Collect(slices.Chunk(raw[:], codeGroup)), []byte("-")))
+	return Code{
+		ID: ident.New(ident.Code), Hash: codeHash(text), Last4: text[len(text)-4:], Kind: kind, Amount: amount, Note: note,
+		CreatedAt: now(), ExpiresAt: expires.UTC().Truncate(time.Microsecond), // which leaves zero as it is
+	}, text
 }
 
 // codeHash is the hash of what somebody has typed: case, hyphens and blanks do not
-// matter, nor whether 1 and 0 were taken for letters.
-func codeHash(text string) (hash [32]byte, ok bool) {
+// matter, nor whether 1 and 0 were taken for letters. That of what is no code is that of
+// none.
+func codeHash(text string) [32]byte {
 	canonical := strings.Map(func(r rune) rune {
 		switch r {
 		case '-', ' ', '\t', '\r', '\n':
@@ -81,10 +79,7 @@ func codeHash(text string) (hash [32]byte, ok bool) {
 		}
 		return r
 	}, strings.ToUpper(text))
-	if len(canonical) != codeLength || strings.Trim(canonical, codeAlphabet) != "" {
-		return hash, false
-	}
-	return sha256.Sum256([]byte(canonical)), true
+	return sha256.Sum256([]byte(canonical))
 }
 
 // Check says why the code cannot be redeemed at that time; nil when it can. It fails with
@@ -114,16 +109,13 @@ type Redemption struct {
 // redeemed it, [ErrCodeRevoked], [ErrCodeExpired], [ErrAmount], [ErrAccount] or
 // [ErrUnavailable].
 func (l *Ledger) Redeem(ctx context.Context, accountID, text string) (Code, error) {
-	hash, ok := codeHash(text)
-	if !ok {
-		return Code{}, ErrCode
-	}
+	hash := codeHash(text)
 	c, err := l.store.Code(ctx, hash)
 	if err != nil {
 		return c, err
 	}
 	at := now()
-	if err := c.Check(at); err != nil {
+	if err := c.Check(at); err != nil { // what can be known before takes no transaction
 		return c, err
 	}
 	g := Grant{
@@ -134,15 +126,9 @@ func (l *Ledger) Redeem(ctx context.Context, accountID, text string) (Code, erro
 	if err := b.announce(c.Amount, 0); err != nil {
 		return c, err
 	}
-	p := &pending{op: Op{Redeem: &Redemption{Hash: hash, Grant: g}}, done: make(chan struct{})}
-	p.apply = func(r Result) { b.grant(c.Amount, 0, r.Applied) }
-	l.send(p, false)
-	l.wait(p)
-	switch {
-	case p.err != nil:
-		return c, p.err
-	case p.result.Refused != nil:
-		return c, p.result.Refused
+	res, err := l.do(Op{Redeem: &Redemption{Hash: hash, Grant: g}}, func(r Result) { b.grant(c.Amount, 0, r.Applied) })
+	if err = cmp.Or(err, res.Refused); err != nil {
+		return c, err
 	}
 	c.RedeemedAt, c.AccountID = at, accountID
 	return c, nil

@@ -39,6 +39,15 @@ func (l *Ledger) send(p *pending, wake bool) {
 	}
 }
 
+// do writes op and returns what became of it, whatever happens meanwhile to who asked: the
+// outcome of a change to the books is always learnt.
+func (l *Ledger) do(op Op, apply func(Result)) (Result, error) {
+	p := &pending{op: op, apply: apply, done: make(chan struct{})}
+	l.send(p, false)
+	l.wait(p)
+	return p.result, p.err
+}
+
 // wait returns when p is answered. Whoever waits and finds nobody writing writes the
 // next batch, p in it: to wake another for it cost a lone caller 35 µs.
 func (l *Ledger) wait(p *pending) {

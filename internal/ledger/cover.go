@@ -16,8 +16,8 @@ type covered struct {
 // price, then the cached ones, then the answer's. A token that costs nothing takes none.
 func cover(p money.Price, t money.Tokens, n int) (covered, error) {
 	cost, err := p.Cost(t)
-	if err != nil || n <= 0 {
-		return covered{0, cost}, err
+	if err != nil {
+		return covered{}, err
 	}
 	left := n
 	take := func(tokens int, price money.Amount) {

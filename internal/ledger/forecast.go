@@ -32,7 +32,7 @@ func RunOut(now time.Time, grants []GrantBalance, held, perDay money.Amount) (at
 		g := &grants[i]
 		n := g.Remaining()
 		expires := !g.ExpiresAt.IsZero()
-		if n <= 0 || expires && !g.ExpiresAt.After(at) {
+		if expires && !g.ExpiresAt.After(at) {
 			continue
 		}
 		taken := min(n, held)

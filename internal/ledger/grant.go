@@ -160,23 +160,17 @@ func (l *Ledger) Grant(ctx context.Context, g Grant) (Granted, error) {
 	if err := b.announce(g.Amount, 0); err != nil {
 		return Granted{}, err
 	}
-	p := &pending{op: Op{Grant: &g}, done: make(chan struct{})}
-	p.apply = func(r Result) { b.grant(g.Amount, 0, r.Applied) }
-	l.send(p, false)
-	l.wait(p) // not for ctx: the outcome of a change to the books is always learnt
-	if p.err != nil {
-		return Granted{}, p.err
+	res, err := l.do(Op{Grant: &g}, func(r Result) { b.grant(g.Amount, 0, r.Applied) })
+	if err = cmp.Or(err, res.Refused); err != nil {
+		return Granted{}, err
 	}
-	if p.result.Refused != nil {
-		return Granted{}, p.result.Refused
-	}
-	if !p.result.Applied && p.result.At.IsZero() {
+	if res.At.IsZero() {
 		return Granted{}, ErrAccount
 	}
 	if !g.ExpiresAt.IsZero() {
 		l.lookForExpiry()
 	}
-	return Granted{Added: p.result.Applied, At: p.result.At}, nil
+	return Granted{Added: res.Applied, At: res.At}, nil
 }
 
 // now is a time that the database holds exactly.
@@ -233,18 +227,15 @@ func (l *Ledger) expire(ctx context.Context, accountID string, u Unit, t time.Ti
 	}
 	b := l.book(accountID)
 	aside := b.setAside(u, most)
-	p := &pending{op: Op{Expire: &Expire{AccountID: accountID, Unit: u, Now: t, Most: aside}}, done: make(chan struct{})}
-	p.apply = func(r Result) {
+	_, err = l.do(Op{Expire: &Expire{AccountID: accountID, Unit: u, Now: t, Most: aside}}, func(r Result) {
 		b.expire(u, aside, r.Amount, r.Left)
 		if r.Left > 0 {
 			l.expiring.Store(waiting{accountID, u}, nil)
 		} else {
 			l.expiring.Delete(waiting{accountID, u})
 		}
-	}
-	l.send(p, false)
-	l.wait(p)
-	return p.err
+	})
+	return err
 }
 
 // ExpiryChanged receives when [Ledger.ExpireDue] should be called before the time that

@@ -69,35 +69,6 @@ func tamper(t testing.TB, dir, statement string) {
 	}
 }
 
-func TestAllocate(t *testing.T) {
-	t.Parallel()
-	day := func(n int) time.Time { return time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC) }
-	grant := func(id string, priority int, created, expires time.Time) ledger.GrantBalance {
-		return ledger.GrantBalance{Grant: ledger.Grant{ID: id, Amount: 10, Priority: priority, CreatedAt: created, ExpiresAt: expires}}
-	}
-	gs := []ledger.GrantBalance{
-		grant("never", 20, day(1), time.Time{}), grant("late", 50, day(1), day(9)), grant("young", 20, day(3), day(8)),
-		grant("old", 20, day(2), day(8)), grant("soon", 20, day(4), day(7)), grant("first", 10, day(5), time.Time{}),
-	}
-	gs[1].Expired = 4
-	ledger.Allocate(gs, 0, 47)
-	got := map[string]money.Amount{}
-	var order []string
-	for _, g := range gs {
-		got[g.ID], order = g.Burned, append(order, g.ID)
-	}
-	if diff := cmp.Diff([]string{"first", "soon", "old", "young", "never", "late"}, order); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]money.Amount{"first": 10, "soon": 10, "old": 10, "young": 10, "never": 7, "late": 0}, got); diff != "" {
-		t.Errorf("burned (-want +got):\n%s", diff)
-	}
-	ledger.Allocate(gs, 47, 56)
-	if gs[4].Burned != 10 || gs[5].Burned != 6 {
-		t.Errorf("9 more burn %d and %d, want 10 and 6: what is lost cannot burn", gs[4].Burned, gs[5].Burned)
-	}
-}
-
 // What was spent before a grant came does not burn it, however early it is in the order:
 // else a later gift would take what was paid for.
 func TestGrant_BurnsFromNowOn(t *testing.T) {

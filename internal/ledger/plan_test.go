@@ -396,18 +396,6 @@ func (b *books) keeps(t testing.TB, text string) bool {
 	return false
 }
 
-func TestNewCode(t *testing.T) {
-	t.Parallel()
-	seen := map[string]bool{}
-	for range 200 {
-		c, text := ledger.NewCode(ledger.Promo, 1, "", time.Time{})
-		if len(text) != 23 || strings.Trim(text, "0123456789ABCDEFGHJKMNPQRSTVWXYZ-") != "" || seen[text] || !strings.HasSuffix(text, c.Last4) || c.Hash == [32]byte{} {
-			t.Errorf("NewCode = %+v, %q", c, text)
-		}
-		seen[text] = true
-	}
-}
-
 // Tokens that become free while a stream grows pay for its prompt first, also when those
 // of its answer are dearer: what it holds covers what it is charged, to the last token.
 func TestPlanTokens_Slices(t *testing.T) {

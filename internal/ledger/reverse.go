@@ -70,13 +70,10 @@ func (l *Ledger) Reverse(ctx context.Context, r Reversal) (Reversed, error) {
 	b := l.book(r.Payment.AccountID)
 	r.DebitID, r.Actor, r.CreatedAt = ident.New(ident.Debit), audit.Actor(ctx), now()
 	r.Most = b.takeUpTo(r.Due)
-	p := &pending{op: Op{Reverse: &r}, done: make(chan struct{})}
-	p.apply = func(res Result) { b.reverse(r.Most, res.Amount) }
-	l.send(p, false)
-	l.wait(p)
-	if p.err != nil {
-		return Reversed{}, p.err
+	res, err := l.do(Op{Reverse: &r}, func(res Result) { b.reverse(r.Most, res.Amount) })
+	if err != nil {
+		return Reversed{}, err
 	}
 	l.lookForExpiry() // what was set aside and not taken may have ended meanwhile
-	return Reversed{Added: p.result.Applied, Taken: p.result.Amount, WrittenOff: p.result.Left}, nil
+	return Reversed{Added: res.Applied, Taken: res.Amount, WrittenOff: res.Left}, nil
 }

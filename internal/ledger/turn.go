@@ -49,16 +49,13 @@ func (l *Ledger) Turn(ctx context.Context, t subscription.Turn) error {
 	if err := b.announce(t.Credit, money.Amount(t.Tokens)); err != nil {
 		return err
 	}
-	p := &pending{op: Op{Turn: op}, done: make(chan struct{})}
-	p.apply = func(r Result) { b.grant(t.Credit, money.Amount(t.Tokens), r.Applied) }
-	l.send(p, false)
-	l.wait(p)
-	if p.err != nil {
-		return p.err
+	res, err := l.do(Op{Turn: op}, func(r Result) { b.grant(t.Credit, money.Amount(t.Tokens), r.Applied) })
+	if err != nil {
+		return err
 	}
 	l.lookForExpiry()
-	if p.result.Refused != nil {
-		return p.result.Refused
+	if res.Refused != nil {
+		return res.Refused
 	}
 	if t.Replaced != nil || !t.Next.EndedAt.IsZero() {
 		_, err := l.ExpireDue(ctx, t.At)

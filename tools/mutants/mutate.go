@@ -19,6 +19,7 @@ type mutant struct {
 	from, to   int // bytes of the file that are replaced
 	with, what string
 	was, is    string // the line, before and after
+	number     int    // among those of the file, from 1
 }
 
 // id names the mutant in the list of equivalents: the number of its line may change.
@@ -26,26 +27,49 @@ func (m *mutant) id() string {
 	return fmt.Sprintf("%s %s %d: %s => %s", m.file, m.fn, m.nth, strings.TrimSpace(m.was), strings.TrimSpace(m.is))
 }
 
-// mutations returns every mutant of a file.
-func mutations(file string) ([]*mutant, []byte, error) {
-	text, err := os.ReadFile(file)
+// source is a file and the functions that have mutants.
+type source struct {
+	path      string
+	text      []byte
+	functions []*function
+	mutants   []*mutant
+}
+
+// function is a declaration of one, by the bytes of its file.
+type function struct {
+	from, body, to int // of the declaration, where its body begins, and behind it
+	name           int
+	decl           *ast.FuncDecl
+	mutants        []*mutant
+}
+
+// read finds every mutant of a file.
+func read(path string) (*source, error) {
+	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	fset := token.NewFileSet()
-	tree, err := parser.ParseFile(fset, file, text, parser.SkipObjectResolution)
+	tree, err := parser.ParseFile(fset, path, text, parser.SkipObjectResolution)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	v := &visitor{file: file, text: text, fset: fset}
+	s := &source{path: path, text: text}
+	v := &visitor{file: path, text: text, fset: fset}
 	for _, d := range tree.Decls {
-		if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
-			v.fn, v.seen = f.Name.Name, map[string]int{}
-			v.function(f)
-			ast.Inspect(f.Body, v.visit)
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || f.Body == nil {
+			continue
 		}
+		first := len(v.found)
+		v.fn, v.seen = f.Name.Name, map[string]int{}
+		v.function(f)
+		ast.Inspect(f.Body, v.visit)
+		at := func(p token.Pos) int { return fset.Position(p).Offset }
+		s.functions = append(s.functions, &function{at(f.Pos()), at(f.Body.Pos()), at(f.End()), at(f.Name.Pos()), f, v.found[first:]})
 	}
-	return v.found, text, nil
+	s.mutants = v.found
+	return s, nil
 }
 
 type visitor struct {
@@ -75,10 +99,10 @@ func (v *visitor) replace(a, b token.Pos, with, what string) {
 	end := max(to, from+bytes.IndexByte(v.text[from:], '\n')) // of a statement of several lines, its own
 	m := &mutant{file: v.file, fn: v.fn, line: v.fset.Position(a).Line, from: from, to: to, with: with, what: what, was: string(v.text[start:end])}
 	m.is = string(v.text[start:from]) + with + string(v.text[to:end])
-	change := m.was + " => " + m.is
-	v.seen[change]++
-	m.nth = v.seen[change]
+	v.seen[m.id()]++
+	m.nth = v.seen[m.id()]
 	v.found = append(v.found, m)
+	m.number = len(v.found)
 }
 
 func (v *visitor) operator(pos token.Pos, op token.Token) {

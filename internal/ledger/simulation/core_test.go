@@ -99,6 +99,12 @@ func TestCore_SmallestAmounts(t *testing.T) {
 		if c, err := b.Refund(ctx, "req_1", 0, ""); err != nil || c.Refunded != 200 {
 			t.Errorf("Refund of the rest = %+v, %v", c, err)
 		}
+		if _, err := b.Refund(ctx, "req_1", 0, ""); !errors.Is(err, ledger.ErrRefunded) {
+			t.Errorf("Refund of nothing gives %v", err)
+		}
+		if _, err := b.Refund(ctx, "req_none", 0, ""); !errors.Is(err, ledger.ErrNoCharge) {
+			t.Errorf("Refund of no call gives %v", err)
+		}
 		if got, want := b.Balance(account), (ledger.Balance{Granted: 1201, Posted: 201}); got != want {
 			t.Errorf("Balance = %+v, want %+v", got, want)
 		}
@@ -121,6 +127,12 @@ func TestCore_Overflow(t *testing.T) {
 		}
 		if err := h.Void(ledger.Outcome{}); err != nil { // it was not resolved
 			t.Error(err)
+		}
+		if err := b.Turn(t.Context(), included(1, 100, 0)); err != nil { // included tokens do not hide it
+			t.Fatal(err)
+		}
+		if _, err := b.Reserve(c); !errors.Is(err, money.ErrOverflow) {
+			t.Errorf("Reserve with included tokens gives %v", err)
 		}
 		if got := b.Balance(account); got.Held != 0 || got.Posted != 0 {
 			t.Errorf("Balance = %+v", got)

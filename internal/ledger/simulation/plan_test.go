@@ -58,6 +58,9 @@ func TestCore_Turn(t *testing.T) {
 				break
 			}
 		}
+		if err := b.Turn(ctx, included(98, 0, money.MaxAmount)); err != nil {
+			t.Errorf("the most credit that a period can include gives %v", err)
+		}
 		before := b.Balance(account)
 		if err := b.Turn(ctx, included(99, int64(money.MaxAmount), money.MaxAmount)); !errors.Is(err, ledger.ErrAmount) || b.Balance(account) != before {
 			t.Errorf("tokens beyond what an account can hold give %v, %+v", err, b.Balance(account))
@@ -227,6 +230,8 @@ func TestCore_Fits(t *testing.T) {
 		{price, 9, 30, 1},
 		{price, 30, 41, 22},
 		{price, 1 << 40, 0, math.MaxInt32 - 10},
+		{money.Price{Input: 1, CachedInput: 1, Output: 1}, 30, 2, 22},
+		{money.Price{Input: math.MaxInt64, Output: 1}, 30, math.MaxInt64, 0}, // no number says what it costs
 		{free, 0, 99, 0},
 		{free, 0, 100, math.MaxInt},
 	} {
@@ -250,6 +255,9 @@ func TestCore_MostTokens(t *testing.T) {
 	inBubble(t, 1000, func(b *bench) {
 		t := b.t
 		const most, whole = 1<<63 - 1, int64(money.MaxAmount)
+		if _, text := b.code(ledger.Promo, 5, time.Time{}); second(b.Redeem(t.Context(), account, text)) != nil {
+			t.Error("a code cannot be redeemed")
+		}
 		for n := range most / whole {
 			if err := b.Turn(t.Context(), included(n+1, whole, 1)); err != nil {
 				t.Fatal(err)
@@ -263,3 +271,5 @@ func TestCore_MostTokens(t *testing.T) {
 		}
 	})
 }
+
+func second[T any](_ T, err error) error { return err }

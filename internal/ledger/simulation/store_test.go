@@ -24,6 +24,7 @@ type rows struct {
 	debits          money.Amount
 	budgets         map[string]money.Amount // spent
 	reversed        []reversed
+	codes           []ledger.Code
 	extended        int
 	broken          []string // laws that a commit broke
 	trace           []string
@@ -195,6 +196,8 @@ func (r *rows) apply(op ledger.Op) ledger.Result {
 		return r.turn(op.Turn)
 	case op.Reverse != nil:
 		return r.reverse(op.Reverse)
+	case op.Redeem != nil:
+		return r.redeem(op.Redeem)
 	}
 	panic("an op without a change")
 }
@@ -459,11 +462,6 @@ func (r *rows) charged(id string) (ledger.Charged, error) {
 		}
 	}
 	return out, nil
-}
-
-// Code finds none: nobody makes any.
-func (r *rows) Code(context.Context, [32]byte) (ledger.Code, error) {
-	return ledger.Code{}, ledger.ErrCode
 }
 
 func (r *rows) Expiring(_ context.Context, u ledger.Unit, t time.Time) (accounts []string, next time.Time, err error) {

@@ -1,4 +1,4 @@
-package ledger_test
+package simulation_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package ledger_test
+package simulation_test
 
 import (
 	"testing"
@@ -42,6 +42,13 @@ func TestRunOut(t *testing.T) {
 		{"no grants", nil, 0, 1, -1},
 		{"nothing is spent", []ledger.GrantBalance{grant(2, 0)}, 0, 0, 0},
 		{"nothing is spent and it expires", []ledger.GrantBalance{grant(2, 9)}, 0, 0, 9},
+		{"all is held and nothing is spent", []ledger.GrantBalance{grant(2, 0)}, 2 * money.IU, 0, -1},
+		{"all of the first is held", []ledger.GrantBalance{grant(2, 30), grant(4, 0)}, 2 * money.IU, 2 * money.IU, 2},
+		{"it ends as the first is used up", []ledger.GrantBalance{grant(10, 0), grant(10, 5), grant(2, 0)}, 0, 2 * money.IU, 6},
+		{"the longest that is told", []ledger.GrantBalance{grant(179, 0)}, 0, 2 * money.IU, 89.5},
+		{"as far as the horizon", []ledger.GrantBalance{grant(180, 0)}, 0, 2 * money.IU, 0},
+		{"the least that is spent", []ledger.GrantBalance{{Grant: ledger.Grant{Amount: 45}}}, 0, 1, 45},
+		{"less than a day's", []ledger.GrantBalance{grant(1, 0)}, 0, 4 * money.IU, 0.25},
 		{"beyond the horizon", []ledger.GrantBalance{grant(181, 0)}, 0, 2 * money.IU, 0},
 		{"the largest amounts", []ledger.GrantBalance{{Grant: ledger.Grant{Amount: money.MaxAmount}}}, 0, money.MaxAmount/2 + 1, 2},
 	} {
@@ -72,6 +79,8 @@ func TestPrevious(t *testing.T) {
 		{"2026-01-01T00", "2026-02-01T00", "2025-12-01T00", "2026-01-01T00"},
 		{"2026-11-21T00", "2026-11-21T15", "2026-11-20T09", "2026-11-21T00"},
 		{"2026-11-14T00", "2026-11-21T00", "2026-11-07T00", "2026-11-14T00"},
+		{"2026-11-01T00", "2026-12-01T12", "2026-10-01T12", "2026-11-01T00"}, // more than a month
+		{"2026-11-01T12", "2026-11-01T15", "2026-11-01T09", "2026-11-01T12"}, // not its beginning
 		{"2026-11-01T00", "2027-01-01T00", "2026-09-01T00", "2026-11-01T00"},
 	} {
 		hour := func(text string) time.Time {

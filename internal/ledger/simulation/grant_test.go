@@ -1,0 +1,198 @@
+package simulation_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parley-ai/parley/internal/audit"
+	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/money"
+)
+
+// What ends soonest and was not paid for burns first.
+func TestKind_Priority(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[ledger.Kind]int{ledger.Included: 10, ledger.Promo: 20, ledger.Refund: 30, ledger.Adjust: 30, ledger.Prepaid: 50, "": 50} {
+		if got := kind.Priority(); got != want {
+			t.Errorf("%q has priority %d, want %d", kind, got, want)
+		}
+	}
+}
+
+// What is there for a call is never less than nothing, whatever is held and has ended.
+func TestBalance(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		granted, posted, held, expiring int64
+		balance, available              int64
+	}{
+		{100, 20, 30, 0, 80, 50},
+		{100, 20, 30, 5, 80, 45},
+		{100, 20, 30, 50, 80, 0},
+		{100, 20, 80, 60, 80, 0},
+	} {
+		b := ledger.Balance{
+			Granted: money.Amount(tt.granted), Posted: money.Amount(tt.posted), Held: money.Amount(tt.held), Expiring: money.Amount(tt.expiring),
+			Tokens: ledger.TokenBalance{Granted: tt.granted, Posted: tt.posted, Held: tt.held, Expiring: tt.expiring},
+		}
+		if int64(b.Balance()) != tt.balance || int64(b.Available()) != tt.available {
+			t.Errorf("%+v: balance %d, available %d, want %d and %d", tt, b.Balance(), b.Available(), tt.balance, tt.available)
+		}
+		if b.Tokens.Balance() != tt.balance || b.Tokens.Available() != tt.available {
+			t.Errorf("%+v: %d tokens, %d available, want %d and %d", tt, b.Tokens.Balance(), b.Tokens.Available(), tt.balance, tt.available)
+		}
+	}
+}
+
+// Lower priority burns first, then what ends first, then the oldest; what was lost cannot
+// burn, and what has burned does not burn again.
+func TestAllocate(t *testing.T) {
+	t.Parallel()
+	day := func(n int) time.Time { return time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC) }
+	grant := func(id string, priority int, created, expires time.Time) ledger.GrantBalance {
+		return ledger.GrantBalance{Grant: ledger.Grant{ID: id, Amount: 10, Priority: priority, CreatedAt: created, ExpiresAt: expires}}
+	}
+	gs := []ledger.GrantBalance{
+		grant("never", 20, day(1), time.Time{}), grant("late", 50, day(1), day(9)), grant("young", 20, day(3), day(8)),
+		grant("never later", 20, day(2), time.Time{}),
+		grant("old", 20, day(2), day(8)), grant("soon", 20, day(4), day(7)), grant("first", 10, day(5), time.Time{}),
+	}
+	gs[1].Expired = 4
+	burned := func() (order []string, all map[string]money.Amount) {
+		all = map[string]money.Amount{}
+		for _, g := range gs {
+			all[g.ID], order = g.Burned, append(order, g.ID)
+		}
+		return order, all
+	}
+	ledger.Allocate(gs, 0, 47)
+	order, all := burned()
+	if diff := cmp.Diff([]string{"first", "soon", "old", "young", "never", "never later", "late"}, order); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	want := map[string]money.Amount{"first": 10, "soon": 10, "old": 10, "young": 10, "never": 7, "never later": 0, "late": 0}
+	if diff := cmp.Diff(want, all); diff != "" {
+		t.Errorf("burned (-want +got):\n%s", diff)
+	}
+	ledger.Allocate(gs, 47, 66)
+	want["never"], want["never later"], want["late"] = 10, 10, 6
+	if _, all = burned(); !cmp.Equal(want, all) {
+		t.Errorf("19 more burn (-want +got):\n%s", cmp.Diff(want, all))
+	}
+}
+
+// An expiry takes what is left of the grants that have ended, at most what nobody holds,
+// and says what waits.
+func TestExpire_Take(t *testing.T) {
+	t.Parallel()
+	end := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	grants := func() []ledger.GrantBalance {
+		return []ledger.GrantBalance{
+			{Grant: ledger.Grant{Amount: 10, ExpiresAt: end}, Burned: 3},
+			{Grant: ledger.Grant{Amount: 10, ExpiresAt: end.Add(time.Microsecond)}},
+			{Grant: ledger.Grant{Amount: 10}},
+			{Grant: ledger.Grant{Amount: 10, ExpiresAt: end.Add(-time.Hour)}, Burned: 4, Expired: 1},
+			{Grant: ledger.Grant{Amount: 10, ExpiresAt: end}, Burned: 10},
+		}
+	}
+	for _, tt := range []struct {
+		most  money.Amount
+		taken []money.Amount
+		left  money.Amount
+	}{
+		{99, []money.Amount{7, 0, 0, 5, 0}, 0},
+		{12, []money.Amount{7, 0, 0, 5, 0}, 0},
+		{9, []money.Amount{7, 0, 0, 2, 0}, 3},
+		{6, []money.Amount{6, 0, 0, 0, 0}, 6},
+		{0, []money.Amount{0, 0, 0, 0, 0}, 12},
+	} {
+		e := ledger.Expire{Now: end, Most: tt.most}
+		taken, left := e.Take(grants())
+		if !cmp.Equal(tt.taken, taken) || left != tt.left {
+			t.Errorf("at most %d: %v and %d left, want %v and %d", tt.most, taken, left, tt.taken, tt.left)
+		}
+	}
+}
+
+// A grant is what was asked for, with what nobody said filled in.
+func TestCore_Grant(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 0, func(b *bench) {
+		t := b.t
+		ctx := audit.WithActor(t.Context(), "ann")
+		first := time.Now().UTC().Truncate(time.Microsecond)
+		if got, err := b.Grant(ctx, ledger.Grant{AccountID: account, Amount: 1, Source: "s"}); err != nil || got != (ledger.Granted{Added: true, At: first}) {
+			t.Errorf("Grant = %+v, %v", got, err)
+		}
+		if g := b.disk.grants[0]; g.Kind != ledger.Prepaid || g.Priority != 50 || g.Actor != "ann" || g.ID == "" {
+			t.Errorf("granted %+v", g)
+		}
+		pass(time.Second)
+		if got, err := b.Grant(ctx, ledger.Grant{AccountID: account, Amount: 1, Source: "s"}); err != nil || got != (ledger.Granted{At: first}) {
+			t.Errorf("the same source again = %+v, %v", got, err)
+		}
+		if _, err := b.Grant(ctx, ledger.Grant{AccountID: account, Amount: money.MaxAmount, Kind: ledger.Promo, Priority: 7}); err != nil {
+			t.Error(err)
+		}
+		if g := b.disk.grants[1]; g.Kind != ledger.Promo || g.Priority != 7 || g.Amount != money.MaxAmount {
+			t.Errorf("granted %+v", g)
+		}
+		now := time.Now().UTC()
+		for _, tt := range []struct {
+			g    ledger.Grant
+			want error
+		}{
+			{ledger.Grant{AccountID: account}, ledger.ErrAmount},
+			{ledger.Grant{AccountID: account, Amount: -1}, ledger.ErrAmount},
+			{ledger.Grant{AccountID: account, Amount: money.MaxAmount + 1}, ledger.ErrAmount},
+			{ledger.Grant{AccountID: account, Amount: 1, Unit: ledger.Tokens}, ledger.ErrAmount},
+			{ledger.Grant{AccountID: account, Amount: 1, ExpiresAt: now}, ledger.ErrExpiry},
+			{ledger.Grant{AccountID: account, Amount: 1, ExpiresAt: now.Add(-time.Hour)}, ledger.ErrExpiry},
+			{ledger.Grant{AccountID: account, Amount: 1, ExpiresAt: now.Add(time.Microsecond)}, nil},
+			{ledger.Grant{AccountID: "acct_none", Amount: 1}, ledger.ErrAccount},
+			{ledger.Grant{AccountID: account, Amount: 1, Kind: ledger.Refund, RequestID: "req_none"}, ledger.ErrRefunded},
+		} {
+			if _, err := b.Grant(ctx, tt.g); !errors.Is(err, tt.want) {
+				t.Errorf("Grant of %+v gives %v, want %v", tt.g, err, tt.want)
+			}
+		}
+		if got, want := b.Balance(account), (ledger.Balance{Granted: money.MaxAmount + 2}); got != want {
+			t.Errorf("Balance = %+v, want %+v", got, want)
+		}
+	})
+}
+
+// When the next grant ends is said of both units, whichever is sooner.
+func TestCore_NextExpiry(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ credit, tokens, want time.Duration }{
+		"neither":        {},
+		"credit only":    {3 * time.Hour, 0, 3 * time.Hour},
+		"tokens only":    {0, time.Hour, time.Hour},
+		"tokens sooner":  {3 * time.Hour, time.Hour, time.Hour},
+		"credit sooner":  {time.Minute, time.Hour, time.Minute},
+		"both at a time": {time.Hour, time.Hour, time.Hour},
+	} {
+		inBubble(t, 5, func(b *bench) {
+			t := b.t
+			now := time.Now().UTC()
+			if tt.credit > 0 {
+				b.grant(t, ledger.Grant{Amount: 5, ExpiresAt: now.Add(tt.credit)})
+			}
+			if tt.tokens > 0 {
+				turn := included(1, 5, 0)
+				turn.Next.End = now.Add(tt.tokens)
+				if err := b.Turn(t.Context(), turn); err != nil {
+					t.Fatal(err)
+				}
+			}
+			next, err := b.ExpireDue(t.Context(), now)
+			if err != nil || tt.want == 0 && !next.IsZero() || tt.want > 0 && !next.Equal(now.Add(tt.want)) {
+				t.Errorf("%s: the next ends %v, %v, want in %v", name, next, err, tt.want)
+			}
+		})
+	}
+}
