@@ -80,9 +80,9 @@ type GrantBalance struct {
 // Remaining is what can still be spent or expire.
 func (g *GrantBalance) Remaining() money.Amount { return g.Amount - g.Burned - g.Expired }
 
-// due reports whether the grant has ended and something is left of it.
+// due reports whether the grant has ended.
 func (g *GrantBalance) due(now time.Time) bool {
-	return !g.ExpiresAt.IsZero() && !now.Before(g.ExpiresAt) && g.Remaining() > 0
+	return !g.ExpiresAt.IsZero() && !now.Before(g.ExpiresAt)
 }
 
 // Allocate adds to Burned how posted falls on grants, all those of one account that

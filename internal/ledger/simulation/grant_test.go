@@ -2,7 +2,10 @@ package simulation_test
 
 import (
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,11 +59,10 @@ func TestAllocate(t *testing.T) {
 		return ledger.GrantBalance{Grant: ledger.Grant{ID: id, Amount: 10, Priority: priority, CreatedAt: created, ExpiresAt: expires}}
 	}
 	gs := []ledger.GrantBalance{
-		grant("never", 20, day(1), time.Time{}), grant("late", 50, day(1), day(9)), grant("young", 20, day(3), day(8)),
-		grant("never later", 20, day(2), time.Time{}),
+		grant("never later", 20, day(2), time.Time{}), grant("never", 20, day(1), time.Time{}), grant("late", 50, day(1), day(9)), grant("young", 20, day(3), day(8)),
 		grant("old", 20, day(2), day(8)), grant("soon", 20, day(4), day(7)), grant("first", 10, day(5), time.Time{}),
 	}
-	gs[1].Expired = 4
+	gs[2].Expired = 4
 	burned := func() (order []string, all map[string]money.Amount) {
 		all = map[string]money.Amount{}
 		for _, g := range gs {
@@ -77,10 +79,10 @@ func TestAllocate(t *testing.T) {
 	if diff := cmp.Diff(want, all); diff != "" {
 		t.Errorf("burned (-want +got):\n%s", diff)
 	}
-	ledger.Allocate(gs, 47, 66)
-	want["never"], want["never later"], want["late"] = 10, 10, 6
+	ledger.Allocate(gs, 47, 65)
+	want["never"], want["never later"], want["late"] = 10, 10, 5
 	if _, all = burned(); !cmp.Equal(want, all) {
-		t.Errorf("19 more burn (-want +got):\n%s", cmp.Diff(want, all))
+		t.Errorf("18 more burn (-want +got):\n%s", cmp.Diff(want, all))
 	}
 }
 
@@ -194,5 +196,95 @@ func TestCore_NextExpiry(t *testing.T) {
 				t.Errorf("%s: the next ends %v, %v, want in %v", name, next, err, tt.want)
 			}
 		})
+	}
+}
+
+// Calls burn the last of what was waited for, of several accounts and in both units: then
+// nothing waits any more, and looking again takes no transaction.
+func TestCore_ExpireBurnedMeanwhile(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 0, func(b *bench) {
+		t := b.t
+		ctx := t.Context()
+		accounts := []string{account, "acct_2", "acct_3"}
+		var holds []*ledger.Hold
+		for i, id := range accounts {
+			b.disk.granted[purse{id, ledger.Credit}], b.disk.granted[purse{id, ledger.Tokens}] = 0, 0
+			turn := included(1, 1, 0) // of one account the token, of the others credit
+			turn.Next.AccountID, turn.Next.ID = id, "sub_"+id
+			var err error
+			if i == 0 {
+				err = b.Turn(ctx, turn)
+			} else {
+				_, err = b.Grant(ctx, ledger.Grant{AccountID: id, Amount: 1, ExpiresAt: turn.Next.End})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := b.call("req_"+id, 0, 0)
+			c.AccountID, c.PromptTokens, c.Price = id, 1, money.Price{Input: 1, CachedInput: 1, Output: 1}
+			holds = append(holds, b.reserve(t, c))
+		}
+		pass(2 * time.Hour)
+		expire := func() {
+			t.Helper()
+			if _, err := b.ExpireDue(ctx, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expire()
+		for i, h := range holds {
+			if got := b.Balance(accounts[i]); got.Expiring+money.Amount(got.Tokens.Expiring) != 1 {
+				t.Errorf("%s waits for its call with %+v", accounts[i], got)
+			}
+			if _, err := h.Settle(ledger.Outcome{PromptTokens: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expire()
+		for _, id := range accounts {
+			if got := b.Balance(id); got.Expiring != 0 || got.Tokens.Expiring != 0 {
+				t.Errorf("%s still waits: %+v", id, got)
+			}
+		}
+		b.disk.trace = nil
+		expire()
+		if slices.ContainsFunc(b.disk.trace, commits) {
+			t.Errorf("nothing waits and yet: %q", b.disk.trace)
+		}
+	})
+}
+
+// While what has ended is being taken, the rest can be held.
+func TestCore_ExpireOnItsWay(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 120, func(b *bench) {
+		t := b.t
+		end := time.Now().Add(time.Minute).UTC()
+		b.grant(t, ledger.Grant{Amount: 500, ExpiresAt: end})
+		b.grant(t, ledger.Grant{Amount: 300, ExpiresAt: end.Add(-time.Second)})
+		b.disk.chance, b.disk.slow = rand.New(rand.NewPCG(1, 1)), time.Minute
+		ended := make(chan error)
+		go func() {
+			_, err := b.ExpireDue(t.Context(), end)
+			ended <- err
+		}()
+		synctest.Wait()
+		if got := b.Balance(account).Available(); got != 120 {
+			t.Errorf("%d can be held while 800 of 920 are taken", got)
+		}
+		if err := <-ended; err != nil || b.Balance(account) != (ledger.Balance{Granted: 120}) {
+			t.Errorf("in the end: %+v, %v", b.Balance(account), err)
+		}
+	})
+}
+
+// What cannot be read has not expired.
+func TestCore_ExpireUnread(t *testing.T) {
+	t.Parallel()
+	d := &disk{rows: newRows(account)}
+	d.add(&ledger.Grant{ID: "a", AccountID: account, Amount: 7, ExpiresAt: time.Unix(1, 0)})
+	if _, _, err := ledger.Open(t.Context(), blind{d, "grants"}, newMemory(nil)); !errors.Is(err, errDisk) || d.granted[purse{account, ledger.Credit}] != 7 {
+		t.Errorf("Open gives %v with %v", err, d.granted)
 	}
 }

@@ -46,6 +46,11 @@ func (b blind) Expiring(ctx context.Context, u ledger.Unit, t time.Time) ([]stri
 	return accounts, next, errors.Join(err, b.may("expiring"))
 }
 
+func (b blind) GrantsOf(ctx context.Context, id string, u ledger.Unit) ([]ledger.GrantBalance, error) {
+	grants, err := b.disk.GrantsOf(ctx, id, u)
+	return grants, errors.Join(err, b.may("grants"))
+}
+
 // Books that cannot all be read are not opened.
 func TestCore_OpenReadsAll(t *testing.T) {
 	t.Parallel()
