@@ -51,6 +51,15 @@ export async function rejects(promise) {
   throw new Error(`it did not fail: ${JSON.stringify(value)}`);
 }
 
+/**
+ * askedAgain checks that one call was answered and that a second, refused while the first ran, was
+ * asked again until it was answered too: a slow machine takes more than one Retry-After.
+ */
+export function askedAgain(list) {
+  const status = list.map((x) => x.status);
+  truth(status.length > 2 && status[0] === 200 && status.at(-1) === 200 && status.slice(1, -1).every((x) => x === 429), `statuses ${status}`);
+}
+
 /** watched is a fetch that notes every request in list. It changes nothing. */
 export function watched(list = []) {
   const f = async (url, init) => {

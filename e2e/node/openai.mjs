@@ -4,7 +4,7 @@ import OpenAI from 'openai';
 import { LengthFinishReasonError } from 'openai/core/error';
 import { zodFunction, zodResponseFormat } from 'openai/helpers/zod';
 import { z } from 'zod';
-import { THOUGHTS, WORDS, asked, baseURL, check, control, done, equal, keys, left, rejects, truth, unique, watched } from './check.mjs';
+import { asked, askedAgain, THOUGHTS, WORDS, baseURL, check, control, done, equal, keys, left, rejects, truth, unique, watched } from './check.mjs';
 
 const make = (options = {}) => new OpenAI({ baseURL, apiKey: keys.rich, maxRetries: 0, fetch: watched(), ...options });
 const client = make();
@@ -275,7 +275,7 @@ await check('what Parley asks again is not seen', async () => {
 });
 await check('a 429 is asked again after Retry-After', async () => {
   const fetch = watched();
-  const narrow = make({ apiKey: keys.narrow, fetch, maxRetries: 2 });
+  const narrow = make({ apiKey: keys.narrow, fetch, maxRetries: 20 });
   const content = unique('hold');
   const held = narrow.chat.completions.create({ model: 'hold', messages: user(content) });
   await asked(content);
@@ -285,7 +285,8 @@ await check('a 429 is asked again after Retry-After', async () => {
   await control('POST', 'release', content);
   await held;
   equal((await second).choices[0].message.content, WORDS);
-  equal(fetch.list.map((r) => [r.status, r.retry]), [[200, '0'], [429, '0'], [200, '1']]);
+  askedAgain(fetch.list);
+  equal(fetch.list.slice(1).map((r) => r.retry), fetch.list.slice(1).map((_, i) => String(i)));
   equal(fetch.list[1].headers.get('retry-after'), '1');
   truth(Date.now() - begun >= 900, 'it did not wait');
 });

