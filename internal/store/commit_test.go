@@ -67,3 +67,30 @@ func TestCommit_OnANewConnection(t *testing.T) {
 	}
 	clean(t, db)
 }
+
+// What a batch that failed has written is in no chain, even if it was written before the op
+// that failed.
+func TestReceipts_ChainAfterAFailure(t *testing.T) {
+	t.Parallel()
+	db := open(t, t.TempDir())
+	price := savePrice(t, db, model())
+	acct := addAccount(t, db, "Acme")
+	commit(t, db, grant(acct, 1_000_000, ""))
+	first, lost, second, none := receipt(acct, price, false), receipt(acct, price, false), receipt(acct, price, false), receipt(acct, price, true)
+	commit(t, db, ledger.Op{Close: &first})
+	// A grant writes what was used so far.
+	ops := []ledger.Op{{Close: &lost}, grant(acct, 1, ""), {Extend: &none}}
+	if _, err := db.Commit(context.Background(), ops); err == nil {
+		t.Fatal("a hold that is not there was extended")
+	}
+	commit(t, db, ledger.Op{Close: &second})
+	rs, err := db.Receipts(context.Background(), acct, 1000)
+	var got []string
+	for _, r := range rs {
+		got = append(got, r.RequestID)
+	}
+	if diff := cmp.Diff([]string{second.RequestID, first.RequestID}, got); err != nil || diff != "" {
+		t.Errorf("Receipts: %v (-want +got):\n%s", err, diff)
+	}
+	clean(t, db)
+}
