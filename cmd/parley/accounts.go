@@ -93,6 +93,12 @@ func (e *env) account(a admin.Account, s admin.Summary) {
 		keys = append(keys, english.Count(s.KeysRevoked)+" revoked")
 	}
 	e.print("  keys          %s", strings.Join(keys, ", "))
+	switch {
+	case a.OwnThreshold && a.LowCredit == "0":
+		e.print("  low credit    no warning")
+	case a.OwnThreshold:
+		e.print("  low credit    below %s IU", credit(a.LowCredit))
+	}
 }
 
 // lasts says how long the credit does, where that can be told.
@@ -178,10 +184,15 @@ type accountSet struct {
 	Name   string `arg:"" help:"Name or id of the account."`
 	Plan   string `help:"New plan." placeholder:"PLAN"`
 	Status string `help:"New status: active or suspended. A suspended account's keys are refused." placeholder:"STATUS"`
+	// LowCredit is nil where it is not given.
+	LowCredit *string `help:"Balance in IU below which its credit is low; 0 is never, default what the configuration says." placeholder:"AMOUNT"`
 }
 
 func (accountSet) Help() string {
-	return `Example: parley account set "Example Lab" --status suspended`
+	return `Examples:
+
+  parley account set "Example Lab" --status suspended
+  parley account set "Example Lab" --low-credit 25`
 }
 
 func (a *accountSet) Run(e *env) error {
@@ -192,9 +203,10 @@ func (a *accountSet) Run(e *env) error {
 	if a.Status != "" {
 		change.Status = &a.Status
 	}
+	change.LowCredit, _ = setting(a.LowCredit, "default", func(text string) (string, error) { return text, nil })
 	switch {
 	case change == admin.Change{}:
-		return usageError{"There is nothing to change. Give --plan or --status."}
+		return usageError{"There is nothing to change. Give --plan, --status or --low-credit."}
 	case a.Status != "" && a.Status != "active" && a.Status != "suspended":
 		return usageError{"--status must be active or suspended."}
 	}
@@ -205,8 +217,22 @@ func (a *accountSet) Run(e *env) error {
 		}
 		return e.answer(account, func() {
 			e.print("%s is %s, on plan %s.", account.Name, e.status(account.Status), plan(account))
+			if change.LowCredit.Given {
+				e.print("%s", lowCredit(account))
+			}
 		})
 	})
+}
+
+// lowCredit says when an account is warned.
+func lowCredit(a admin.Account) string {
+	switch {
+	case a.LowCredit == "0":
+		return "There is no warning of low credit."
+	case a.OwnThreshold:
+		return "Its credit is low below " + credit(a.LowCredit) + " IU."
+	}
+	return "Its credit is low below " + credit(a.LowCredit) + " IU, as the configuration says."
 }
 
 // moment reads the time that a flag was given.

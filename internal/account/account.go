@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-ai/parley/internal/ident"
+	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/subscription"
 )
@@ -40,6 +41,8 @@ type Account struct {
 	Plan      string // the id of a Plan
 	Status    Status
 	CreatedAt time.Time
+	// LowCredit is the balance below which its credit is low.
+	LowCredit Threshold
 	// Subscription is the last one, whether it still runs or not.
 	Subscription subscription.Subscription
 }
@@ -51,6 +54,27 @@ func (a *Account) PlanAt(now time.Time) string {
 		return a.Subscription.Plan
 	}
 	return a.Plan
+}
+
+// Threshold is an amount that an account has chosen. The zero value is none: what the
+// configuration says applies.
+type Threshold struct {
+	Own    bool
+	Amount money.Amount // 0 or more; at 0 nothing is ever below
+}
+
+// Or is the amount that applies, where all is what does without one.
+func (t Threshold) Or(all money.Amount) money.Amount {
+	if t.Own {
+		return t.Amount
+	}
+	return all
+}
+
+// Change is what is to be different about an account; nil leaves it.
+type Change struct {
+	Plan, Status *string
+	LowCredit    *Threshold
 }
 
 // Plan says what an account may use. Limits of 0 are not set. Plans come from
@@ -118,6 +142,8 @@ var (
 	ErrName     = errors.New("account name must have 1 to 100 printable characters without spaces at its ends")
 	ErrPlan     = errors.New("no such plan")
 	ErrStatus   = errors.New("status is active or suspended")
+	// ErrThreshold is a threshold below 0.
+	ErrThreshold = errors.New("a threshold is an amount of 0 or more")
 	// ErrSuspended and ErrRevoked say why a principal may not go on.
 	ErrSuspended = errors.New("account suspended")
 	ErrRevoked   = errors.New("API key revoked")
@@ -127,7 +153,7 @@ var (
 type Store interface {
 	Accounts(ctx context.Context) ([]Account, error)
 	CreateAccount(ctx context.Context, a Account) error
-	// UpdateAccount writes plan and status.
+	// UpdateAccount writes plan, status and threshold.
 	UpdateAccount(ctx context.Context, a Account) error
 	// Subscription is the last one of an account, the zero value for none.
 	Subscription(ctx context.Context, accountID string) (subscription.Subscription, error)
@@ -256,10 +282,10 @@ func (d *Directory) Create(ctx context.Context, name, plan string) (*Account, er
 	return a, nil
 }
 
-// Change sets the plan or the status, where given, of the account of that id. The
-// change holds for every request that is admitted after it returns. It fails with
-// [ErrNotFound], [ErrPlan] or [ErrStatus].
-func (d *Directory) Change(ctx context.Context, id string, plan, status *string) (*Account, error) {
+// Change makes the changes of c to the account of that id, all or none. They hold for
+// every request that is admitted after it returns. It fails with [ErrNotFound], [ErrPlan],
+// [ErrStatus] or [ErrThreshold].
+func (d *Directory) Change(ctx context.Context, id string, c Change) (*Account, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old, ok := d.ByID(id)
@@ -267,14 +293,19 @@ func (d *Directory) Change(ctx context.Context, id string, plan, status *string)
 		return nil, ErrNotFound
 	}
 	a := *old
-	if plan != nil {
-		if _, ok := d.Plan(*plan); !ok {
-			return nil, fmt.Errorf("%w: %s", ErrPlan, *plan)
+	if c.Plan != nil {
+		if _, ok := d.Plan(*c.Plan); !ok {
+			return nil, fmt.Errorf("%w: %s", ErrPlan, *c.Plan)
 		}
-		a.Plan = *plan
+		a.Plan = *c.Plan
 	}
-	if status != nil {
-		if a.Status = Status(*status); a.Status != Active && a.Status != Suspended {
+	if c.LowCredit != nil {
+		if a.LowCredit = *c.LowCredit; a.LowCredit.Amount < 0 {
+			return nil, ErrThreshold
+		}
+	}
+	if c.Status != nil {
+		if a.Status = Status(*c.Status); a.Status != Active && a.Status != Suspended {
 			return nil, ErrStatus
 		}
 	}

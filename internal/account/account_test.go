@@ -187,7 +187,7 @@ func TestChange(t *testing.T) {
 		{"an empty status", was.ID, nil, new(""), account.ErrStatus, account.Account{Plan: "pro", Status: "active"}},
 		{"no such account", "acct_none", new("max"), nil, account.ErrNotFound, account.Account{Plan: "pro", Status: "active"}},
 	} {
-		a, err := d.Change(ctx, c.id, c.plan, c.status)
+		a, err := d.Change(ctx, c.id, account.Change{Plan: c.plan, Status: c.status})
 		if !errors.Is(err, c.want) || (a == nil) != (c.want != nil) {
 			t.Errorf("%s: Change = %+v, %v, want %v", c.name, a, err, c.want)
 		}
@@ -205,7 +205,7 @@ func TestChange(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Change(ctx, was.ID, nil, new("suspended")); err == nil {
+	if _, err := d.Change(ctx, was.ID, account.Change{Status: new("suspended")}); err == nil {
 		t.Error("Change over a closed database succeeds")
 	}
 	if got, _ := d.ByID(was.ID); got.Status != account.Active {
@@ -225,7 +225,7 @@ func TestChange_Concurrent(t *testing.T) {
 			if i%2 == 0 {
 				plan, status = nil, new("suspended")
 			}
-			if _, err := d.Change(context.Background(), a.ID, plan, status); err != nil {
+			if _, err := d.Change(context.Background(), a.ID, account.Change{Plan: plan, Status: status}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -276,13 +276,13 @@ func TestPlans(t *testing.T) {
 	if _, err := d.Create(context.Background(), "Other", "pro"); !errors.Is(err, account.ErrPlan) {
 		t.Errorf("Create on a plan that is gone gives %v, want ErrPlan", err)
 	}
-	if _, err := d.Change(context.Background(), a.ID, nil, new("suspended")); err != nil {
+	if _, err := d.Change(context.Background(), a.ID, account.Change{Status: new("suspended")}); err != nil {
 		t.Errorf("Change of the status of an account whose plan is gone: %v", err)
 	}
 	if got, ok := load(t, db).ByID(a.ID); !ok || got.Plan != "pro" || got.Status != account.Suspended {
 		t.Errorf("the account is %+v, want it suspended on pro", got)
 	}
-	if _, err := d.Change(context.Background(), a.ID, new("max"), nil); err != nil {
+	if _, err := d.Change(context.Background(), a.ID, account.Change{Plan: new("max")}); err != nil {
 		t.Errorf("Change to a plan that is there: %v", err)
 	}
 	d.SetPlans(nil)

@@ -30,6 +30,7 @@ func (s *service) view(a *account.Account) Account {
 	v := Account{
 		ID: a.ID, Name: a.Name, Plan: a.Plan, Status: string(a.Status),
 		Balance: b.Balance().String(), Held: b.Held.String(), Available: b.Available().String(),
+		LowCredit: a.LowCredit.Or(s.LowCredit).String(), OwnThreshold: a.LowCredit.Own,
 	}
 	now := time.Now()
 	if sub := &a.Subscription; sub.Status(now) != subscription.None {
@@ -100,10 +101,23 @@ func (s *service) setAccount(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	if a, err = s.Accounts.Change(r.Context(), a.ID, in.Plan, in.Status); err != nil {
+	low, err := read(in.LowCredit, threshold)
+	if err != nil {
+		return nil, err
+	}
+	if a, err = s.Accounts.Change(r.Context(), a.ID, account.Change{Plan: in.Plan, Status: in.Status, LowCredit: low}); err != nil {
 		return nil, err
 	}
 	return s.view(a), nil
+}
+
+// threshold reads the balance below which an account wants to be warned.
+func threshold(text string) (account.Threshold, error) {
+	value, err := money.ParseAmount(text)
+	if err != nil {
+		return account.Threshold{}, invalid("invalid_amount", "A threshold is a number of IU, at most 1,000,000,000, with at most 9 decimals, not %q. 0 is never, null is what the configuration says.", text)
+	}
+	return account.Threshold{Own: true, Amount: value}, nil
 }
 
 // plan finds a plan or says, as status, which plans there are.

@@ -16,7 +16,7 @@ func TestAccount_Life(t *testing.T) {
 	if c.Name != "Example Lab" || !strings.HasPrefix(c.ID, "acct_") {
 		t.Fatalf("CreateAccount = %+v", c)
 	}
-	want := admin.Account{ID: c.ID, Name: "Example Lab", Plan: "pro", Status: "active", Balance: "12.5", Held: "0", Available: "12.5"}
+	want := admin.Account{ID: c.ID, Name: "Example Lab", Plan: "pro", Status: "active", Balance: "12.5", Held: "0", Available: "12.5", LowCredit: "1"}
 	got, err := h.Account(ctx, "Example Lab")
 	if err != nil || got != want {
 		t.Errorf("Account = %+v, %v, want %+v", got, err, want)
@@ -28,6 +28,16 @@ func TestAccount_Life(t *testing.T) {
 	got, err = h.SetAccount(ctx, "Example Lab", admin.Change{Plan: new("free"), Status: new("suspended")})
 	if err != nil || got != want {
 		t.Errorf("SetAccount = %+v, %v, want %+v", got, err, want)
+	}
+	for _, c := range []struct {
+		set  admin.Setting[string]
+		want string
+		own  bool
+	}{{admin.Set("2.5"), "2.5", true}, {admin.Setting[string]{}, "2.5", true}, {admin.Set("0"), "0", true}, {admin.Unset[string](), "1", false}} {
+		want.LowCredit, want.OwnThreshold = c.want, c.own
+		if got, err := h.SetAccount(ctx, "Example Lab", admin.Change{Plan: new("free"), LowCredit: c.set}); err != nil || got != want {
+			t.Errorf("SetAccount to the threshold %+v = %+v, %v, want %+v", c.set, got, err, want)
+		}
 	}
 	all, err := h.Accounts(ctx)
 	if diff := cmp.Diff([]admin.Account{want}, all); err != nil || diff != "" {

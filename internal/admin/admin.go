@@ -31,7 +31,7 @@ type accounts interface {
 	ByName(name string) (*account.Account, bool)
 	ByID(id string) (*account.Account, bool)
 	Create(ctx context.Context, name, plan string) (*account.Account, error)
-	Change(ctx context.Context, id string, plan, status *string) (*account.Account, error)
+	Change(ctx context.Context, id string, c account.Change) (*account.Account, error)
 	Plans() []account.Plan
 	Plan(id string) (*account.Plan, bool)
 }
@@ -102,6 +102,9 @@ type Config struct {
 	Tokens tokens
 	// Engines are those of the process, in any order.
 	Engines func() []Engine
+	// LowCredit is the balance below which the credit of an account without a threshold of
+	// its own is low.
+	LowCredit money.Amount
 }
 
 // actorHeader names who makes a change. Whoever may open the socket may say it: it is

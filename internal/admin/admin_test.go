@@ -76,7 +76,7 @@ func open(t *testing.T) *house {
 	must(tokens.Load(ctx))
 	requests := &explain.Room{Store: db, Running: books.Find, Account: accounts.ByID, Key: keys.Find, Models: offer.List, Nearest: config.Nearest}
 	api := admin.New(admin.Config{
-		Explain: requests, Tokens: tokens,
+		Explain: requests, Tokens: tokens, LowCredit: money.IU,
 		Accounts: accounts, Subscriptions: account.NewSubscriptions(accounts, books), Keys: keys, Ledger: books, Store: db, Catalog: offer,
 		Status: func() admin.Status { return admin.Status{Version: "test", Serving: true} },
 		Engines: func() []admin.Engine {
@@ -132,6 +132,7 @@ func TestRefusals(t *testing.T) {
 		{"negative credit", create("x", "pro", "-1"), "invalid_amount", 400},
 		{"zero credit", create("x", "pro", "0"), "invalid_amount", 400},
 		{"no account", func() error { _, err := h.Account(ctx, "x"); return err }(), "account_not_found", 404},
+		{"no threshold", set(admin.Change{LowCredit: admin.Set("-1")}), "invalid_amount", 400},
 		{"account to no plan", set(admin.Change{Plan: new("gold")}), "plan_not_found", 400},
 		{"account to no status", set(admin.Change{Status: new("asleep")}), "invalid_status", 400},
 		{"credit without note", credit(admin.NewCredit{Amount: "1"}), "invalid_note", 400},

@@ -8,7 +8,7 @@ func (s *service) routes() []route {
 		{"GET /admin/v1/accounts", s.listAccounts, "List all accounts in the order of names.", "", nil, []Account{}},
 		{"POST /admin/v1/accounts", s.createAccount, "Make an account, with credit if asked for.", "", NewAccount{}, Created{}},
 		{"GET /admin/v1/accounts/{account}", s.showAccount, "Show the account of that name or id.", "", nil, Account{}},
-		{"PATCH /admin/v1/accounts/{account}", s.setAccount, "Change plan or status.", "", Change{}, Account{}},
+		{"PATCH /admin/v1/accounts/{account}", s.setAccount, "Change plan, status or threshold.", "", Change{}, Account{}},
 		{"GET /admin/v1/accounts/{account}/summary", s.summary, "Show what people want to see beside the account.", "", nil, Summary{}},
 		{"GET /admin/v1/accounts/{account}/credits", s.listCredits, "List grants in the order in which they burn.", "", nil, []GrantBalance{}},
 		{"POST /admin/v1/accounts/{account}/credits", s.addCredit, "Add credit, once for each reference.", "", NewCredit{}, Credit{}},

@@ -29,7 +29,9 @@ type Account struct {
 	Balance      string        `json:"balance"`
 	Held         string        `json:"held"`
 	Available    string        `json:"available"`
-	Subscription *Subscription `json:"subscription"` // null: there never was one
+	LowCredit    string        `json:"low_credit"`             // below which credit is low
+	OwnThreshold bool          `json:"own_threshold,omitzero"` // LowCredit is the account's, not the configuration's
+	Subscription *Subscription `json:"subscription"`           // null: there never was one
 }
 
 // Subscription is the last one of an account. While it is active or past_due its plan
@@ -50,10 +52,13 @@ type NewSubscription struct {
 	Manual bool       `json:"manual,omitzero"`
 }
 
-// Change asks for another plan or status; nil leaves it.
+// Change asks for another plan, status or threshold; nil leaves it. LowCredit, a decimal
+// number of IU, is the balance below which credit is low: "0" is never, null is what the
+// configuration says.
 type Change struct {
-	Plan   *string `json:"plan,omitzero"`
-	Status *string `json:"status,omitzero"`
+	Plan      *string         `json:"plan,omitzero"`
+	Status    *string         `json:"status,omitzero"`
+	LowCredit Setting[string] `json:"low_credit,omitzero"`
 }
 
 // Summary is what people want to see of an account beside [Account].

@@ -198,7 +198,7 @@ func TestKeys(t *testing.T) {
 	must(t, err)
 	stopped, suspended := d.customer(t, "c", "pro", credit)
 	status := "suspended"
-	_, err = d.accounts.Change(ctx, stopped.ID, nil, &status)
+	_, err = d.accounts.Change(ctx, stopped.ID, account.Change{Status: &status})
 	must(t, err)
 	_, expired, err := d.keys.Create(ctx, apikey.NewKey{AccountID: d.account.ID, Name: "k", ExpiresAt: time.Now().Add(time.Hour)})
 	must(t, err)

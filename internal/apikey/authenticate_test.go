@@ -27,7 +27,7 @@ func TestAuthenticate(t *testing.T) {
 	}
 	suspend := func(t *testing.T, r *ring, _ apikey.Key) {
 		t.Helper()
-		if _, err := r.accounts.Change(context.Background(), r.acct, nil, new("suspended")); err != nil {
+		if _, err := r.accounts.Change(context.Background(), r.acct, account.Change{Status: new("suspended")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -116,7 +116,7 @@ func TestAuthenticate_Plan(t *testing.T) {
 	t.Parallel()
 	r := open(t, t.TempDir(), nil)
 	_, h := r.create(t, apikey.NewKey{})
-	if _, err := r.accounts.Change(context.Background(), r.acct, new("max"), nil); err != nil {
+	if _, err := r.accounts.Change(context.Background(), r.acct, account.Change{Plan: new("max")}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := r.Authenticate(h, time.Now())

@@ -46,7 +46,7 @@ func (a *App) openConsole(log *telemetry.Lines) (*console.Server, error) {
 	}
 	c := console.Config{
 		Gate: a.rooms.gate, Passkeys: passkeys, Accounts: a.rooms.accounts, Ledger: a.rooms.ledger,
-		Keys: countedKeys{a.rooms.keys, a.rooms.metrics}, Models: a.rooms.catalog, Limits: a.limiter, Records: a.rooms.db, Explain: a.rooms.explain(), Subscriptions: a.rooms.subscriptions, PartLimit: 150 * time.Millisecond,
+		Keys: countedKeys{a.rooms.keys, a.rooms.metrics}, Models: a.rooms.catalog, Limits: a.limiter, Records: a.rooms.db, Explain: a.rooms.explain(), Subscriptions: a.rooms.subscriptions, PartLimit: 150 * time.Millisecond, LowCredit: a.rooms.lowCredit,
 		PublicURL: a.publicURL(), Log: log, Now: time.Now,
 		Address:  func(r *http.Request) netip.Addr { return api.ClientAddress(r, proxies) },
 		Secure:   func(r *http.Request) bool { return api.Secure(r, proxies) },

@@ -202,9 +202,9 @@ type countedAccounts struct {
 	metrics *telemetry.Metrics
 }
 
-func (c countedAccounts) Change(ctx context.Context, id string, plan, status *string) (*account.Account, error) {
+func (c countedAccounts) Change(ctx context.Context, id string, change account.Change) (*account.Account, error) {
 	before, known := c.ByID(id)
-	a, err := c.Directory.Change(ctx, id, plan, status)
+	a, err := c.Directory.Change(ctx, id, change)
 	if err == nil && known && before.Status != account.Suspended && a.Status == account.Suspended {
 		c.metrics.Revoked("account")
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/parley-ai/parley/internal/idempotency"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
+	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/payment"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/store"
@@ -40,11 +41,12 @@ type rooms struct {
 	repeats       *idempotency.Room
 	payments      *payment.Room      // nil without
 	metrics       *telemetry.Metrics // nil measures nothing
+	lowCredit     money.Amount       // of accounts without a threshold of their own
 }
 
 // openRooms locks dir, which is prepared, and opens its rooms. The caller closes them.
 func openRooms(ctx context.Context, c *config.Config, dir string, m *telemetry.Metrics) (r *rooms, err error) {
-	r = &rooms{metrics: m}
+	r = &rooms{metrics: m, lowCredit: c.LowCredit}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -127,7 +129,7 @@ func (r *rooms) close() error {
 func (r *rooms) api(status func() admin.Status, engines func() []admin.Engine) http.Handler {
 	config := admin.Config{
 		Accounts: countedAccounts{r.accounts, r.metrics}, Keys: countedKeys{r.keys, r.metrics},
-		Subscriptions: r.subscriptions, Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Gate: r.gate, Status: status, Engines: engines, Explain: r.explain(), Tokens: r.tokens,
+		Subscriptions: r.subscriptions, Ledger: r.ledger, Store: r.db, Catalog: r.catalog, Gate: r.gate, Status: status, Engines: engines, Explain: r.explain(), Tokens: r.tokens, LowCredit: r.lowCredit,
 	}
 	if r.payments != nil {
 		config.Payments = r.payments

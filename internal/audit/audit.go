@@ -22,7 +22,7 @@ type Action string
 // The actions that are recorded.
 const (
 	AccountCreate  Action = "account.create"
-	AccountUpdate  Action = "account.update" // plan or status
+	AccountUpdate  Action = "account.update" // plan, status or threshold
 	CreditGrant    Action = "credit.grant"
 	CreditAdjust   Action = "credit.adjust"
 	CreditRefund   Action = "credit.refund"

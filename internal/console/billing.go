@@ -29,14 +29,23 @@ type billingPage struct {
 	AccountID  string
 	// Subscription says how it stands, in a sentence; empty without one.
 	Subscription string
-	// Form says what went wrong with adding credit; Code is the form for a code.
-	Form *form
-	Code *form
+	billingForms
+	// Below is the balance below which credit is low.
+	Below money.Amount
 	// Changeable says that an owner can change the subscription; Next is the plan of its next
 	// period, where that is another.
 	Changeable bool
 	Next       string
 }
+
+// billingForms are those of the page, nil as nobody has filled them in: adding credit, where
+// only what went wrong is of interest, a code, and when to warn.
+type billingForms struct{ pay, code, alert *form }
+
+// Pay, Code and Alert are for the template.
+func (f billingForms) Pay() *form   { return f.pay }
+func (f billingForms) Code() *form  { return f.code }
+func (f billingForms) Alert() *form { return f.alert }
 
 // grantRow is a grant, or several that are used up.
 type grantRow struct {
@@ -51,16 +60,23 @@ type grantRow struct {
 
 // billing shows what the account has, where it came from and where it went.
 func (s *Server) billing(v *visit) error {
-	v.done(map[string]string{"redeemed": "The code's credit is added.", "canceled": "The subscription is canceled.", "plan": "The plan is changed, from the next period on.", "paid": "The credit is added here when the payment provider has confirmed the payment."})
-	return v.billingPage(nil, v.redemptionForm())
+	v.done(map[string]string{"redeemed": "The code's credit is added.", "alert": v.alertWords(), "canceled": "The subscription is canceled.", "plan": "The plan is changed, from the next period on.", "paid": "The credit is added here when the payment provider has confirmed the payment."})
+	return v.billingPage(billingForms{})
 }
 
 // paymentHost is where a checkout session sends the browser: the form's own policy must
 // allow it.
 const paymentHost = "https://checkout.stripe.com"
 
-func (v *visit) billingPage(f, code *form) error {
-	p := billingPage{Owner: v.role == member.Owner, AccountID: v.account.ID, Form: f, Code: code, Subscription: standing(&v.account.Subscription, v.now)}
+func (v *visit) billingPage(f billingForms) error {
+	wrong := f.pay != nil && f.pay.Failed() || f.code != nil && f.code.Failed() || f.alert != nil && f.alert.Failed()
+	if f.code == nil {
+		f.code = v.redemptionForm()
+	}
+	if f.alert == nil {
+		f.alert = v.alertForm()
+	}
+	p := billingPage{Owner: v.role == member.Owner, AccountID: v.account.ID, billingForms: f, Below: v.lowCredit(), Subscription: standing(&v.account.Subscription, v.now)}
 	if v.s.Payments != nil {
 		p.Prices = v.s.Payments.Prices()
 		v.maySendToPayment()
@@ -90,7 +106,7 @@ func (v *visit) billingPage(f, code *form) error {
 	if p.Months, p.Earlier, err = v.months(); err != nil {
 		return err
 	}
-	if f != nil && f.Failed() || code.Failed() {
+	if wrong {
 		return v.wrong("billing", "Billing", p)
 	}
 	return v.page("billing", "Billing", p)
@@ -169,7 +185,7 @@ func (s *Server) checkout(v *visit) error {
 	default:
 		return err
 	}
-	return v.billingPage(f, v.redemptionForm())
+	return v.billingPage(billingForms{pay: f})
 }
 
 // standing says how a subscription stands; empty for none.
@@ -202,7 +218,7 @@ func (s *Server) redeem(v *visit) error {
 	throttled := s.guesses.Try(v.account.ID, v.from(), v.now)
 	if e, ok := errors.AsType[*member.ThrottledError](throttled); ok {
 		f.fail("code", tooManyTries(e))
-		return v.billingPage(nil, f)
+		return v.billingPage(billingForms{code: f})
 	}
 	c, err := s.Ledger.Redeem(v.context(), v.account.ID, v.value("code"))
 	switch {
@@ -220,5 +236,5 @@ func (s *Server) redeem(v *visit) error {
 	default:
 		return err
 	}
-	return v.billingPage(nil, f)
+	return v.billingPage(billingForms{code: f})
 }

@@ -51,6 +51,7 @@ import (
 	"github.com/parley-ai/parley/internal/explain"
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/member"
+	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/payment"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/refusal"
@@ -62,6 +63,7 @@ type accounts interface {
 	ByID(id string) (*account.Account, bool)
 	All() []*account.Account
 	Plan(id string) (*account.Plan, bool)
+	Change(ctx context.Context, id string, c account.Change) (*account.Account, error)
 }
 
 // books is what the console asks of ledger.Ledger.
@@ -133,6 +135,9 @@ type Config struct {
 	// PartLimit bounds the time for each part of a page that is read from the database and
 	// that the page can do without: it is missing rather than late.
 	PartLimit time.Duration
+	// LowCredit is the balance below which the credit of an account without a threshold of
+	// its own is low.
+	LowCredit money.Amount
 	// PublicURL is where people reach the console: scheme and host. Links and passkeys are of
 	// it.
 	PublicURL *url.URL

@@ -57,7 +57,7 @@ func (v *visit) keyForm(k *apikey.Key) keyForm {
 	}
 	budget, period := "", budgetMonth
 	if k.Budget.Amount > 0 {
-		if budget = k.Budget.Amount.Display(); !k.Budget.Monthly {
+		if budget = k.Budget.Amount.String(); !k.Budget.Monthly {
 			period = "total"
 		}
 	}

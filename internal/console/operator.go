@@ -37,7 +37,7 @@ type hour interface {
 // operatedAccounts is what the operator's pages ask of account.Directory.
 type operatedAccounts interface {
 	Create(ctx context.Context, name, plan string) (*account.Account, error)
-	Change(ctx context.Context, id string, plan, status *string) (*account.Account, error)
+	Change(ctx context.Context, id string, c account.Change) (*account.Account, error)
 	Plans() []account.Plan
 }
 

@@ -18,6 +18,7 @@ type operatorAccountPage struct {
 	accountRow
 	Sum     sum
 	Limits  string
+	Below   money.Amount          // below which its credit is low
 	Grants  []ledger.GrantBalance // with something left, in the order in which they burn
 	Used    int                   // grants of which nothing is left
 	People  []member.Person
@@ -55,7 +56,7 @@ func (s *Server) operatorAccount(v *visit) error {
 		v.say(noteWarn, "The account is created, its credit is not.", "The books could not be written. Look at the sum below, then add it.")
 	}
 	row := v.accountRow(a)
-	p := operatorAccountPage{accountRow: row, Sum: booksSum(row.Books, sumLinks{}), Limits: "no plan of the configuration: no model may be used"}
+	p := operatorAccountPage{accountRow: row, Sum: booksSum(row.Books, sumLinks{}), Below: a.LowCredit.Or(s.LowCredit), Limits: "no plan of the configuration: no model may be used"}
 	if plan, ok := s.Accounts.Plan(row.Applies); ok {
 		p.Limits = limitWords(plan)
 	}
@@ -288,19 +289,19 @@ func (s *Server) planPage(v *visit) error {
 
 func (s *Server) changePlan(v *visit) error {
 	plan := v.value("plan")
-	return v.changed("plan", &plan, nil)
+	return v.changed("plan", account.Change{Plan: &plan})
 }
 
 // changed makes a change of the account that the path names.
-func (v *visit) changed(done string, plan, status *string) error {
+func (v *visit) changed(done string, c account.Change) error {
 	a, err := v.operated()
 	if err != nil {
 		return err
 	}
-	if plan != nil && *plan == a.Plan || status != nil && *status == string(a.Status) {
+	if c.Plan != nil && *c.Plan == a.Plan || c.Status != nil && *c.Status == string(a.Status) {
 		return v.acted(a, done) // a form that was sent twice
 	}
-	_, err = v.s.Operator.Accounts.Change(v.context(), a.ID, plan, status)
+	_, err = v.s.Operator.Accounts.Change(v.context(), a.ID, c)
 	if errors.Is(err, account.ErrPlan) {
 		return errForm
 	}
@@ -330,7 +331,7 @@ func (s *Server) suspendPage(v *visit) error {
 
 func (s *Server) suspend(v *visit) error {
 	status := string(account.Suspended)
-	return v.changed("suspended", nil, &status)
+	return v.changed("suspended", account.Change{Status: &status})
 }
 
 func (s *Server) resumePage(v *visit) error {
@@ -346,5 +347,5 @@ func (s *Server) resumePage(v *visit) error {
 
 func (s *Server) resume(v *visit) error {
 	status := string(account.Active)
-	return v.changed("resumed", nil, &status)
+	return v.changed("resumed", account.Change{Status: &status})
 }

@@ -174,6 +174,7 @@ func moneyRoutes() []route {
 		{"GET", "/billing/entries/csv", forMember, (*Server).entriesCSV},
 		{"POST", "/billing/checkout", forOwner, proved((*Server).checkout)},
 		{"POST", "/billing/redeem", forOwner, proved((*Server).redeem)},
+		{"POST", "/billing/alert", forOwner, (*Server).setAlert},
 		{"GET", "/billing/plan", forOwner, proved((*Server).ownPlanPage)},
 		{"POST", "/billing/plan", forOwner, proved((*Server).changeOwnPlan)},
 		{"GET", "/billing/cancel", forOwner, proved((*Server).cancelOwnPage)},

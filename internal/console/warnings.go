@@ -47,11 +47,19 @@ func (v *visit) creditWarnings(grants []ledger.GrantBalance, pace ledger.Pace, b
 		all = append(all, w)
 	}
 	at, ok := ledger.RunOut(v.now, grants, b.Held, pace.PerDay)
+	short := grants != nil && pace.Days > 0 && ok && at.Sub(v.now) < shortCredit
+	until := "Credit lasts until " + day(at, v.now) + ", " + clock(at) + " UTC"
 	switch {
 	case b.Available() == 0:
 		add(0, noteBad, "No credit is left.", "Calls are refused with 402 until credit is added.")
-	case grants != nil && pace.Days > 0 && ok && at.Sub(v.now) < shortCredit:
-		add(1, noteWarn, "Credit lasts until "+day(at, v.now)+", "+clock(at)+" UTC.", "That is at the pace of the last days.")
+	case b.Balance() < v.lowCredit():
+		rest := "The account warns below " + decimals(v.lowCredit(), 2, 9, down) + " IU."
+		if short {
+			rest += " " + until + ", at the pace of the last days."
+		}
+		add(1, noteWarn, "Credit is low: "+decimals(b.Available(), 2, 2, down)+" IU are left.", rest)
+	case short:
+		add(1, noteWarn, until+".", "That is at the pace of the last days.")
 	}
 	s := &v.account.Subscription
 	switch s.Status(v.now) {

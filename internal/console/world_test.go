@@ -80,7 +80,7 @@ func newWorld(t *testing.T) *world {
 	public, _ := url.Parse("http://localhost:8080")
 	w.console, err = console.New(console.Config{
 		Gate: w.gate, Accounts: w.accounts, Ledger: books, PublicURL: public,
-		Keys: w.keys, Models: w.catalog, Limits: w.limiter, Records: db, PartLimit: time.Minute, Subscriptions: account.NewSubscriptions(w.accounts, books),
+		Keys: w.keys, Models: w.catalog, Limits: w.limiter, Records: db, PartLimit: time.Minute, LowCredit: money.IU, Subscriptions: account.NewSubscriptions(w.accounts, books),
 		Explain: &explain.Room{Store: db, Running: books.Find, Account: w.accounts.ByID, Key: w.keys.Find, Models: w.catalog.List, Nearest: config.Nearest},
 		Address: func(r *http.Request) netip.Addr {
 			a, _ := netip.ParseAddrPort(r.RemoteAddr)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/audit"
+	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/webhook"
 )
 
@@ -16,13 +17,17 @@ func (d *DB) Accounts(ctx context.Context) ([]account.Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	rs, err := d.read.QueryContext(ctx, `SELECT id, name, plan, status, created_at FROM account`)
+	rs, err := d.read.QueryContext(ctx, `SELECT id, name, plan, status, created_at, low_credit FROM account`)
 	return rows(rs, err, func(rs *sql.Rows, a *account.Account) error {
-		var created sql.NullInt64
-		err := rs.Scan(&a.ID, &a.Name, &a.Plan, &a.Status, &created)
-		a.CreatedAt, a.Subscription = instant(created), last[a.ID]
+		var created, low sql.NullInt64
+		err := rs.Scan(&a.ID, &a.Name, &a.Plan, &a.Status, &created, &low)
+		a.CreatedAt, a.LowCredit, a.Subscription = instant(created), threshold(low), last[a.ID]
 		return err
 	})
+}
+
+func threshold(n sql.NullInt64) account.Threshold {
+	return account.Threshold{Own: n.Valid, Amount: money.Amount(n.Int64)}
 }
 
 // accountState is what the audit log says of an account.
@@ -30,10 +35,16 @@ type accountState struct {
 	Name   string `json:"name,omitzero"`
 	Plan   string `json:"plan"`
 	Status string `json:"status"`
+	// LowCredit is the threshold of its own, empty without one.
+	LowCredit string `json:"low_credit,omitzero"`
 }
 
 func stateOf(a account.Account) accountState {
-	return accountState{Plan: a.Plan, Status: string(a.Status)}
+	s := accountState{Plan: a.Plan, Status: string(a.Status)}
+	if a.LowCredit.Own {
+		s.LowCredit = a.LowCredit.Amount.String()
+	}
+	return s
 }
 
 // CreateAccount adds an account with empty books. It fails with [account.ErrExists].
@@ -51,18 +62,22 @@ func (d *DB) CreateAccount(ctx context.Context, a account.Account) error {
 	})
 }
 
-// UpdateAccount writes plan and status. It fails with [account.ErrNotFound].
+// UpdateAccount writes plan, status and threshold. Where a threshold makes credit low that was
+// not, the trigger of [DB.Announce] tells of it. It fails with [account.ErrNotFound].
 func (d *DB) UpdateAccount(ctx context.Context, a account.Account) error {
 	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		var before account.Account
-		err := tx.QueryRowContext(ctx, `SELECT plan, status FROM account WHERE id = $1`, a.ID).Scan(&before.Plan, &before.Status)
+		var low sql.NullInt64
+		err := tx.QueryRowContext(ctx, `SELECT plan, status, low_credit FROM account WHERE id = $1`, a.ID).Scan(&before.Plan, &before.Status, &low)
 		if errors.Is(err, sql.ErrNoRows) {
 			return account.ErrNotFound
 		}
 		if err != nil {
 			return err
 		}
-		res, err := tx.ExecContext(ctx, `UPDATE account SET plan = $1, status = $2 WHERE id = $3`, a.Plan, string(a.Status), a.ID)
+		before.LowCredit = threshold(low)
+		low = sql.NullInt64{Valid: a.LowCredit.Own, Int64: int64(a.LowCredit.Amount)}
+		res, err := tx.ExecContext(ctx, `UPDATE account SET plan = $1, status = $2, low_credit = $3 WHERE id = $4`, a.Plan, string(a.Status), low, a.ID)
 		if err := one(res, err, account.ErrNotFound); err != nil {
 			return err
 		}

@@ -23,8 +23,8 @@ import (
 const announcer = "announce_"
 
 // Announce makes the database write events for those endpoints from now on, in the
-// transaction of each change. An account's credit is low when it falls below low. Without
-// endpoints nothing is written and nothing costs anything. Another list of endpoints is
+// transaction of each change. The credit of an account that has no threshold of its own is
+// low when it falls below low. Without endpoints nothing is written and nothing costs anything. Another list of endpoints is
 // noted in the audit log.
 func (d *DB) Announce(ctx context.Context, endpoints []webhook.Endpoint, low money.Amount) error {
 	want := triggers(endpoints, low)
@@ -124,9 +124,9 @@ func crossings(low money.Amount) []crossing {
 	left := "'budget', " + iu("k.budget") + ", 'spent', " + iu("new.spent")
 	return []crossing{
 		{
-			kind: webhook.CreditLow, on: "posted, granted ON account", from: ` JOIN account a ON a.number = new.number`,
-			when: fmt.Sprintf("old.granted - old.posted >= %d AND new.granted - new.posted < %d", low, low),
-			data: account + ", 'balance', " + iu("(new.granted - new.posted)") + ", 'threshold', " + quoted(low.String()),
+			kind: webhook.CreditLow, on: "posted, granted, low_credit ON account", from: ` JOIN account a ON a.number = new.number`,
+			when: fmt.Sprintf("old.granted - old.posted >= ifnull(old.low_credit, %d) AND new.granted - new.posted < ifnull(new.low_credit, %d)", low, low),
+			data: account + ", 'balance', " + iu("(new.granted - new.posted)") + ", 'threshold', " + iu(fmt.Sprintf("ifnull(new.low_credit, %d)", low)),
 		},
 		{
 			kind: webhook.BudgetLow, on: "spent ON budget", when: "new.spent > old.spent", data: budget + ", " + left,

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -157,6 +158,99 @@ func TestAnnounce_CreditLowWithoutACharge(t *testing.T) {
 			t.Errorf("told %v, want that credit is low", got)
 		}
 	}
+}
+
+// An account's own threshold takes the place of the configuration's. A threshold that makes
+// credit low is told of with the change itself, and only then.
+func TestAnnounce_OwnThreshold(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	dir := t.TempDir()
+	db := open(t, dir)
+	a := account.Account{ID: addAccount(t, db, "Acme"), Plan: "pro", Status: account.Active}
+	const all = "https://a.example"
+	if err := db.Announce(ctx, []webhook.Endpoint{{URL: all}}, money.IU); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, db, grant(a.ID, 10*money.IU, ""))
+	set := func(own bool, amount money.Amount) {
+		t.Helper()
+		a.LowCredit = account.Threshold{Own: own, Amount: amount}
+		if err := db.UpdateAccount(ctx, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take := func(amount money.Amount) {
+		t.Helper()
+		commit(t, db, ledger.Op{Debit: &ledger.Debit{ID: ident.New(ident.Debit), AccountID: a.ID, Amount: amount, Reason: "wrong", CreatedAt: at}})
+	}
+	set(true, 5*money.IU)
+	take(4 * money.IU)
+	take(money.IU)     // exactly the threshold
+	take(money.IU / 2) // below
+	set(true, 20*money.IU)
+	set(true, money.IU/4) // not low any more
+	take(4 * money.IU)    // below the configuration's, not below its own
+	set(true, money.IU/2) // exactly what is left
+	exec(t, db, `CREATE TRIGGER no BEFORE INSERT ON audit_log BEGIN SELECT RAISE(ABORT, 'no'); END`)
+	a.LowCredit.Amount = 2 * money.IU
+	if err := db.UpdateAccount(ctx, a); err == nil {
+		t.Fatal("a threshold without its audit entry is set")
+	}
+	exec(t, db, `DROP TRIGGER no`)
+	set(false, 0)
+	set(true, 0)
+	take(money.IU / 2) // nothing is left
+	want := []string{
+		`credit.low Acme {"balance":"4.5","threshold":"5"}`,
+		`credit.low Acme {"balance":"0.5","threshold":"1"}`,
+	}
+	if diff := cmp.Diff(want, told(t, db, all)); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	accounts, err := open(t, dir).Accounts(ctx)
+	if err != nil || len(accounts) != 1 || accounts[0].LowCredit != a.LowCredit {
+		t.Errorf("read again: %+v, %v, want the threshold %+v", accounts, err, a.LowCredit)
+	}
+}
+
+// Charges and a change of the threshold at once tell of each crossing once, and of none that
+// was not: whoever was first, credit was low once.
+func TestAnnounce_ThresholdBesideCharges(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := open(t, t.TempDir())
+	const all = "https://a.example"
+	if err := db.Announce(ctx, []webhook.Endpoint{{URL: all}}, money.IU); err != nil {
+		t.Fatal(err)
+	}
+	a := account.Account{ID: addAccount(t, db, "Acme"), Plan: "pro", Status: account.Active}
+	price := savePrice(t, db, model())
+	commit(t, db, grant(a.ID, 10*money.IU, ""))
+	charged := make(chan error, 1)
+	go func() {
+		var err error
+		for range 50 {
+			r := receipt(a.ID, price, false)
+			_, more := db.Commit(ctx, []ledger.Op{{Close: &r}})
+			err = errors.Join(err, more)
+		}
+		charged <- err
+	}()
+	a.LowCredit = account.Threshold{Own: true, Amount: 10*money.IU - 25*220}
+	if err := db.UpdateAccount(ctx, a); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-charged; err != nil {
+		t.Fatal(err)
+	}
+	if got := told(t, db, all); len(got) != 1 || !strings.HasSuffix(got[0], `"threshold":"9.9999945"}`) {
+		t.Errorf("told %v, want once that credit is low", got)
+	}
+	prove(t, db)
 }
 
 // A budget is told of when a tenth of it is left, and again when a hundredth is; of keys
