@@ -65,7 +65,7 @@ func TestOperatorAudit_Pages(t *testing.T) {
 	seen, next := 0, "/operator/audit?kind=account"
 	for next != "" {
 		page := text(t, w.ask("GET", next, op, nil))
-		seen += strings.Count(page, `<th scope="row">account.create`)
+		seen += strings.Count(page, `<th scope="row" class="brk">account.create`)
 		m := regexp.MustCompile(`href="([^"]+)">Older`).FindStringSubmatch(page)
 		if next = ""; m != nil {
 			next = html.UnescapeString(m[1])
