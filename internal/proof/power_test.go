@@ -71,10 +71,7 @@ func powerLoss(t *testing.T, dir string, ws *witnesses, chance *rand.Rand) strin
 			}
 			return storetest.None
 		}
-		once.Do(func() {
-			ws.end() // before the pages are taken: what was seen is noted in them
-			p.write()
-		})
+		once.Do(func() { ws.end(p.write) })
 		return storetest.PowerLoss
 	})
 	l, err := open(dir)

@@ -233,11 +233,13 @@ type witnesses struct {
 	list  []*witness
 }
 
-// end freezes what was seen, until begin.
-func (ws *witnesses) end() {
+// end freezes what was seen, until begin. While f runs, every stream stands at the piece
+// that it is about to show.
+func (ws *witnesses) end(f func()) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.ended = true
+	f()
 }
 
 func (ws *witnesses) begin() {
