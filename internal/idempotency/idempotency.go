@@ -72,6 +72,9 @@ type Store interface {
 	// ForgetIdempotent forgets at most that many keys older than before, never those of
 	// running calls, and returns how many, and the bytes of their answers by account.
 	ForgetIdempotent(ctx context.Context, before time.Time, most int) (n int, freed map[string]int64, err error)
+	// ForgetKey is ForgetIdempotent of one key of an account: freed is 0 where there is
+	// none so old, too.
+	ForgetKey(ctx context.Context, accountID string, key [32]byte, before time.Time) (freed int64, err error)
 }
 
 // Room knows the calls that run under a key. It is safe for concurrent use.
@@ -175,7 +178,7 @@ func (t *Ticket) before(ctx context.Context, now time.Time) error {
 	case rec.Running:
 		return ErrInProgress // it has ended, and its end is on the way to the disk
 	case Expired(rec.CreatedAt, now):
-		return nil
+		return t.expire(ctx)
 	case subtle.ConstantTimeCompare(rec.Body[:], t.body[:]) == 0:
 		return ErrReuse
 	}
@@ -190,6 +193,17 @@ func (t *Ticket) before(ctx context.Context, now time.Time) error {
 		}
 	}
 	return done
+}
+
+// expire forgets an earlier call before this one is written in its place: the bytes of its
+// answer would stay counted.
+func (t *Ticket) expire(ctx context.Context) error {
+	freed, err := t.room.store.ForgetKey(ctx, t.name.account, t.name.key, t.Now.Add(-Lifetime))
+	if err != nil {
+		return fmt.Errorf("idempotency key: %w", err)
+	}
+	t.room.free(map[string]int64{t.name.account: freed})
+	return nil
 }
 
 // Expired says whether a key that was used then is free again.

@@ -82,6 +82,10 @@ func TestRoom_Bound(t *testing.T) {
 		t.Errorf("an answer that was not kept: %v, want it to be done without", err)
 	}
 	now = now.Add(idempotency.Lifetime)
+	if got := []bool{keep("a", true), keep("b", true), keep("h", true)}; !got[0] || !got[1] || got[2] {
+		t.Errorf("kept %v of keys that come again a day later, and of another, want theirs: they take the room they had", got)
+	}
+	now = now.Add(idempotency.Lifetime)
 	if err := room.Sweep(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}

@@ -59,6 +59,20 @@ func (d *DB) ForgetIdempotent(ctx context.Context, before time.Time, most int) (
 	return n, freed, err
 }
 
+// ForgetKey forgets an account's key that is older than before and not of a running call,
+// and returns the bytes of its answer.
+func (d *DB) ForgetKey(ctx context.Context, accountID string, key [32]byte, before time.Time) (freed int64, err error) {
+	err = d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		err := tx.QueryRowContext(ctx, `DELETE FROM idempotency WHERE account = (SELECT number FROM account WHERE id = $1) AND key = $2 AND created_at <= $3 AND NOT running
+			RETURNING coalesce(length(answer), 0)`, accountID, key[:], micros(before)).Scan(&freed)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	return freed, err
+}
+
 func bytesBy(rs *sql.Rows, err error) (map[string]int64, error) {
 	type sum struct {
 		id string
