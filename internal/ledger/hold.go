@@ -154,10 +154,7 @@ func (h *Hold) Settle(o Outcome) (Receipt, error) {
 		return r, fmt.Errorf("charge of %s: %w", r.RequestID, err)
 	}
 	r.Charge, r.PlanTokens = charged.cost, charged.tokens
-	p, err := h.resolve(&r, held)
-	if err != nil {
-		return r, err
-	}
+	p := h.resolve(&r, held)
 	h.ledger.wait(p)
 	return r, p.err
 }
@@ -168,8 +165,11 @@ func (h *Hold) Void(o Outcome) error {
 	o.PromptTokens, o.CachedTokens, o.CompletionTokens, o.UsageSource = 0, 0, 0, UsageNone
 	r := h.finish(o)
 	r.State, r.PlanTokens = Voided, 0
-	_, err := h.resolve(&r, covered{h.receipt.PlanTokens, h.receipt.Hold})
-	return err
+	if h.resolved {
+		return fmt.Errorf("%w: %s", ErrResolved, r.RequestID)
+	}
+	h.resolve(&r, covered{h.receipt.PlanTokens, h.receipt.Hold})
+	return nil
 }
 
 // finish fills a receipt with the outcome.
@@ -185,10 +185,7 @@ func (h *Hold) finish(o Outcome) Receipt {
 // resolve sends the end of the call to the disk. The books in memory follow the
 // commit, so that nobody spends what a crash would still charge; what was not charged
 // needs no such care.
-func (h *Hold) resolve(r *Receipt, held covered) (*pending, error) {
-	if h.resolved {
-		return nil, fmt.Errorf("%w: %s", ErrResolved, r.RequestID)
-	}
+func (h *Hold) resolve(r *Receipt, held covered) *pending {
 	h.resolved = true
 	p := &pending{op: Op{Close: r}, done: make(chan struct{})}
 	p.apply = func(res Result) {
@@ -209,7 +206,7 @@ func (h *Hold) resolve(r *Receipt, held covered) (*pending, error) {
 		// the rows never hold more than was granted.
 		h.end(held, covered{})
 	}
-	return p, nil
+	return p
 }
 
 // end brings the book up to date with the end of the call.

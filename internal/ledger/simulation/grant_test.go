@@ -240,6 +240,11 @@ func TestCore_ExpireBurnedMeanwhile(t *testing.T) {
 			if _, err := h.Settle(ledger.Outcome{PromptTokens: 1}); err != nil {
 				t.Fatal(err)
 			}
+			for _, u := range []ledger.Unit{ledger.Credit, ledger.Tokens} { // whoever asks has it noted: the store sees nothing left
+				if _, err := b.disk.GrantsOf(ctx, accounts[i], u); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 		expire()
 		for _, id := range accounts {

@@ -168,6 +168,10 @@ func TestCore_CoverWhole(t *testing.T) {
 			if err := h.Cover(tt.limit + 1); err != nil || b.Balance(account).Held != want {
 				t.Errorf("%s: Cover = %v, held %d, want %d", name, err, b.Balance(account).Held, want)
 			}
+			synctest.Wait()
+			if grew := b.disk.extended > 0; grew != (name == "one longer") {
+				t.Errorf("%s: the hold grew: %v", name, grew)
+			}
 		})
 	}
 	inBubble(t, 1000, func(b *bench) { // the smallest slice of the cheapest answer
