@@ -29,9 +29,9 @@ type Account struct {
 	Balance      string        `json:"balance"`
 	Held         string        `json:"held"`
 	Available    string        `json:"available"`
+	Subscription *Subscription `json:"subscription"`           // null: there never was one
 	LowCredit    string        `json:"low_credit"`             // below which credit is low
 	OwnThreshold bool          `json:"own_threshold,omitzero"` // LowCredit is the account's, not the configuration's
-	Subscription *Subscription `json:"subscription"`           // null: there never was one
 }
 
 // Subscription is the last one of an account. While it is active or past_due its plan

@@ -24,7 +24,7 @@ func TestShapes(t *testing.T) {
 		want  string
 	}{
 		{admin.Created{}, "id name"},
-		{admin.Account{}, "id name plan status balance held available low_credit subscription"},
+		{admin.Account{}, "id name plan status balance held available subscription low_credit"},
 		{admin.Subscription{}, "plan status until"},
 		{minted, "id secret prefix"},
 		{admin.Key{}, "id name prefix status created_at expires_at last_used_at rpm tpm models scopes allow budget replaced_by"},
