@@ -64,6 +64,7 @@ var refusals = [...]struct {
 	{apikey.ErrExpired, http.StatusConflict, "key_expired", "The key has expired.\nMake a new one: parley key create"},
 	{payment.ErrPrice, http.StatusBadRequest, "price_not_found", "The configuration's payment has no such price."},
 	{webhook.ErrNotFound, http.StatusNotFound, "delivery_not_found", "There is no such delivery; see parley webhook ls."},
+	{webhook.ErrEndpoint, http.StatusConflict, "endpoint_gone", "No webhook of the configuration has the delivery's address any more, so nobody would send it.\nStart the server with that webhook and try again."},
 	{explain.ErrNotFound, http.StatusNotFound, "request_not_found", "Nothing is known of that request.\nIt was never made here, or it was refused more than 7 days ago, or so many were refused at once that it was not noted."},
 	{ledger.ErrAmount, http.StatusBadRequest, "invalid_amount", "The amount must be above 0, and no balance can exceed 9.2e9 IU."},
 	{ledger.ErrExpiry, http.StatusBadRequest, "invalid_expiry", "The credit would expire in the past."},

@@ -86,8 +86,7 @@ func triggers(endpoints []webhook.Endpoint, low money.Amount) map[string]string 
 			wanted[k] = true
 			quotedKinds = append(quotedKinds, quoted(k))
 		}
-		targets = append(targets, fmt.Sprintf("  INSERT INTO delivery (event, endpoint, since, next_at) SELECT new.number, %s, new.created_at, new.created_at WHERE new.kind IN (%s);\n",
-			quoted(e.URL), strings.Join(quotedKinds, ", ")))
+		targets = append(targets, fmt.Sprintf("%s WHERE new.kind IN (%s);\n", target(e.URL), strings.Join(quotedKinds, ", ")))
 	}
 	if len(endpoints) == 0 {
 		return all
@@ -105,6 +104,11 @@ func triggers(endpoints []webhook.Endpoint, low money.Amount) map[string]string 
 END`, name, t.on, t.when, quoted(t.kind), t.data, t.from)
 	}
 	return all
+}
+
+// target is the part of [deliverer] that gives an event to one endpoint.
+func target(url string) string {
+	return "  INSERT INTO delivery (event, endpoint, since, next_at) SELECT new.number, " + quoted(url) + ", new.created_at, new.created_at"
 }
 
 // deliverer is the trigger that gives each event to the endpoints that want it.

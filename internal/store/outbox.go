@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/parley-ai/parley/internal/audit"
@@ -45,17 +46,27 @@ func (d *DB) NoteDelivery(ctx context.Context, n webhook.Delivery) error {
 }
 
 // RetryDelivery makes a delivery wait for its turn again, which comes at once when it is
-// the first of its endpoint. It fails with [webhook.ErrNotFound].
+// the oldest of its endpoint. It fails with [webhook.ErrNotFound], and with
+// [webhook.ErrEndpoint] where events do not go to its endpoint any more.
 func (d *DB) RetryDelivery(ctx context.Context, number int64) error {
 	now := time.Now().UnixMicro()
 	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, `UPDATE delivery SET state = 'waiting', since = $1, next_at = $1, ended_at = NULL WHERE number = $2`, now, number)
-		if err := one(res, err, webhook.ErrNotFound); err != nil {
+		var event, kind, endpoint string
+		err := tx.QueryRowContext(ctx, `SELECT e.id, e.kind, d.endpoint FROM delivery d JOIN event e ON e.number = d.event WHERE d.number = $1`, number).Scan(&event, &kind, &endpoint)
+		if errors.Is(err, sql.ErrNoRows) {
+			return webhook.ErrNotFound
+		}
+		if err != nil {
 			return err
 		}
-		var event, kind, endpoint string
-		err = tx.QueryRowContext(ctx, `SELECT e.id, e.kind, d.endpoint FROM delivery d JOIN event e ON e.number = d.event WHERE d.number = $1`, number).Scan(&event, &kind, &endpoint)
+		have, err := announcers(ctx, tx)
 		if err != nil {
+			return err
+		}
+		if !strings.Contains(have[deliverer], target(endpoint)) {
+			return webhook.ErrEndpoint
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE delivery SET state = 'waiting', since = $1, next_at = $1, ended_at = NULL WHERE number = $2`, now, number); err != nil {
 			return err
 		}
 		return record(ctx, sqlTx{tx}, audit.Entry{Actor: audit.Actor(ctx), Action: audit.WebhookRetry, Target: event}, nil, map[string]any{"type": kind, "url": address(endpoint)})

@@ -94,8 +94,11 @@ type Delivery struct {
 	NextAt    time.Time // of a waiting one
 }
 
-// ErrNotFound means a delivery that does not exist.
-var ErrNotFound = errors.New("there is no such delivery")
+// Errors of trying a delivery again.
+var (
+	ErrNotFound = errors.New("there is no such delivery")
+	ErrEndpoint = errors.New("events do not go to that endpoint any more")
+)
 
 // Store is the outbox.
 type Store interface {
