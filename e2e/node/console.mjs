@@ -204,6 +204,26 @@ await check("an operator looks into another account", async (problems) => {
   await page.close();
 });
 
+await check("single keys", async (problems) => {
+  const page = await member.newPage();
+  watch(page, problems);
+  await page.goto("/usage");
+  await page.keyboard.press("?");
+  const list = page.getByRole("dialog", { name: "Keyboard shortcuts" });
+  await list.getByText("API keys").waitFor();
+  await glance(page, problems, shots("single-keys"));
+  await page.keyboard.press("Escape");
+  if (await list.count()) problems.push("Escape does not close the list");
+  await page.keyboard.press("/");
+  await page.keyboard.type("?");
+  if (await list.count()) problems.push("a field opens the list");
+  await page.locator(".find input").blur();
+  await page.keyboard.press("g");
+  await page.keyboard.press("k");
+  await page.waitForURL("**/keys");
+  await page.close();
+});
+
 await check("menu on a phone", async (problems) => {
   const page = await member.newPage();
   await page.setViewportSize({ width: 390, height: 800 });

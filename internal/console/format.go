@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"html/template"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,6 +88,11 @@ func count(n any) string {
 		return minus + english.Group(digits)
 	}
 	return english.Group(text)
+}
+
+// plural is a number of things with their noun; see [english.Plural]. n is any integer of Go's.
+func plural(n any, noun string) string {
+	return english.Plural(reflect.ValueOf(n).Int(), noun)
 }
 
 // ago says when something was, as people read it; the title has the exact time. The zero time

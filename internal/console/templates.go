@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"path"
 	"strings"
-
-	"github.com/parley-ai/parley/internal/english"
 )
 
 //go:embed templates/*.html
@@ -52,7 +50,7 @@ func (s *Server) functions() template.FuncMap {
 		// Money; see format.go.
 		"balance": balance, "bound": bound, "spent": spent, "row": row, "exact": exact,
 		// Numbers and times.
-		"count": count, "plural": english.Plural[int], "ago": ago, "moment": moment, "day": day, "clock": clock, "tookSeconds": tookSeconds, "short": short, "most": most,
+		"count": count, "plural": plural, "ago": ago, "moment": moment, "day": day, "clock": clock, "tookSeconds": tookSeconds, "short": short, "most": most,
 		"second": second, "inSeconds": inSeconds, "instant": instant, "share": share, "large": large, "integer": integer,
 		// Lists; see lists.go.
 		"select": newSelector,

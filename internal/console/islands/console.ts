@@ -38,9 +38,14 @@ const ask = async (link: HTMLAnchorElement): Promise<void> => {
     title.replaceWith(head);
     dialog.setAttribute("aria-labelledby", head.id);
   }
+  show(dialog, link);
+};
+
+// show opens a dialog; what had the focus has it again after.
+const show = (dialog: HTMLDialogElement, before: HTMLElement): void => {
   dialog.addEventListener("close", () => {
     dialog.remove();
-    link.focus();
+    before.focus();
   });
   document.body.append(dialog);
   dialog.showModal();
@@ -102,12 +107,46 @@ if (follow?.parentElement && live) {
 }
 
 // Single keys never act in fields, and not at all for a member who has turned them off.
-const places: Record<string, string> = { k: "/keys", r: "/requests", u: "/usage", b: "/billing", o: "/" };
+const places: Record<string, string> = { o: "/", k: "/keys", r: "/requests", u: "/usage", b: "/billing" };
+const entry = (place: string): HTMLElement | null => document.querySelector(`.menu a[href="${place}"]`);
 let going = false;
+
+// list says what the keys do on this page, in the words of its menu.
+const list = (): void => {
+  const rows: [string, string][] = document.querySelector(".find") ? [["/", "Find"]] : [];
+  for (const [key, place] of Object.entries(places)) {
+    const name = entry(place)?.textContent?.trim();
+    if (name) rows.push([`g ${key}`, name]);
+  }
+  const dialog = document.createElement("dialog");
+  dialog.setAttribute("aria-labelledby", "dialog-title");
+  const make = (tag: string, text: string, into: Element = dialog): HTMLElement => {
+    const e = document.createElement(tag);
+    e.textContent = text;
+    into.append(e);
+    return e;
+  };
+  make("h2", "Keyboard shortcuts").id = "dialog-title";
+  const table = make("dl", "");
+  table.className = "kv";
+  for (const [key, name] of [...rows, ["?", "This list"]]) {
+    make("kbd", key ?? "", make("dt", "", table));
+    make("dd", name ?? "", table);
+  }
+  make("p", "They can be turned off under Security.").className = "small quiet";
+  const acts = make("p", "");
+  acts.className = "acts";
+  const close = make("button", "Close", acts);
+  close.className = "btn";
+  close.dataset.close = "";
+  show(dialog, document.activeElement instanceof HTMLElement ? document.activeElement : document.body);
+};
+
 addEventListener("keydown", (event) => {
   if (!("shortcuts" in document.body.dataset)) return;
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target instanceof Element && event.target.closest("input, textarea, select, [contenteditable]")) return;
+  if (event.target instanceof Element && event.target.closest("input, textarea, select, [contenteditable], dialog")) return;
+  if (event.key === "?") list();
   if (event.key === "/") {
     const find = document.querySelector<HTMLInputElement>(".find input");
     if (find?.checkVisibility()) {
@@ -116,6 +155,6 @@ addEventListener("keydown", (event) => {
     }
   }
   const place = places[event.key];
-  if (going && place && document.querySelector(`.menu a[href="${place}"]`)) location.assign(place);
+  if (going && place && entry(place)) location.assign(place);
   going = event.key === "g";
 });
