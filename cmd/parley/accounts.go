@@ -224,6 +224,34 @@ func (a *accountSet) Run(e *env) error {
 	})
 }
 
+type accountInvite struct {
+	directory
+	Name  string `arg:"" help:"Name or id of the account."`
+	Email string `arg:"" help:"Email of whoever is invited."`
+	Role  string `help:"What the place is: owner or member." enum:"owner,member" default:"owner" placeholder:"ROLE"`
+}
+
+func (accountInvite) Help() string {
+	return `Send the link to whoever has that email. Within 7 days a new member chooses a
+password there; one that exists signs in and accepts. An owner invites others in the
+console.
+
+Example: parley account invite "Example Lab" ada@example.com`
+}
+
+func (a *accountInvite) Run(e *env) error {
+	return e.with(a.directory, false, func(c *admin.Client) error {
+		made, err := c.Invite(e.ctx, a.Name, admin.NewInvitation{Email: a.Email, Role: a.Role})
+		if err != nil {
+			return e.named(c, a.Name, err)
+		}
+		return e.answer(made, func() {
+			e.print("%s", made.URL)
+			e.note("For %s, as %s of %s. Works once, until %s.", made.Email, made.Role, made.Account, date(made.ExpiresAt))
+		})
+	})
+}
+
 // lowCredit says when an account is warned.
 func lowCredit(a admin.Account) string {
 	switch {

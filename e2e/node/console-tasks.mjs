@@ -199,6 +199,24 @@ const tasks = [
     await confirmed(h.page, "The plan is changed.");
     equal(problems, "a call of another model", (await call(h.made.key, { model: "svc-titan" })).status, 200);
   }],
+  ["operator: invite the first owner of an account, who joins", 5, async (h, mode, problems) => {
+    await h.link("Accounts");
+    await h.link("lab-" + mode);
+    await h.link("Invite an owner");
+    await h.type("Email", `dora-${mode}@example.test`);
+    await h.button("Make the link");
+    await heading(h.page, "The invitation is ready");
+    const guest = await (await open(browser, base)).newPage();
+    watch(guest, problems);
+    await guest.goto(await text(h.page.locator("output")));
+    await form(guest, { Password: password }, "Join lab-" + mode);
+    await heading(guest, "Overview");
+    await guest.goto("/members/invite"); // as owners may
+    await heading(guest, "Invite a member");
+    await guest.context().close();
+    await h.link("I have sent it");
+    await h.page.getByRole("table", { name: `Members of lab-${mode}` }).getByRole("cell", { name: "owner", exact: true }).waitFor();
+  }],
   ["operator: suspend an account", 4, async (h, mode, problems) => {
     const stream = await call(h.made.key, long);
     const cut = broken(stream);

@@ -81,6 +81,7 @@ type offer interface {
 // gate is what admin asks of member.Gate.
 type gate interface {
 	MakeOperatorLink(ctx context.Context, accountID string) (member.Token, member.Link, error)
+	Invite(ctx context.Context, accountID, email string, role member.Role) (member.Token, member.Link, error)
 }
 
 // Config is the rooms behind the door. Every field but Status, Engines and Payments is required.

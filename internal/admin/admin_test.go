@@ -19,6 +19,7 @@ import (
 	"github.com/parley-ai/parley/internal/config"
 	"github.com/parley-ai/parley/internal/explain"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/member"
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/store"
 )
@@ -30,6 +31,7 @@ type house struct {
 	keys   *apikey.Keyring
 	tokens *apikey.Tokens
 	ledger *ledger.Ledger
+	gate   *member.Gate
 	offer  *catalog.Catalog
 	db     *store.DB
 }
@@ -75,16 +77,19 @@ func open(t *testing.T) *house {
 	tokens := apikey.NewTokens(db)
 	must(tokens.Load(ctx))
 	requests := &explain.Room{Store: db, Running: books.Find, Account: accounts.ByID, Key: keys.Find, Models: offer.List, Nearest: config.Nearest}
+	gate := member.NewGate(db)
 	api := admin.New(admin.Config{
-		Explain: requests, Tokens: tokens, LowCredit: money.IU,
+		Explain: requests, Tokens: tokens, Gate: gate, LowCredit: money.IU,
 		Accounts: accounts, Subscriptions: account.NewSubscriptions(accounts, books), Keys: keys, Ledger: books, Store: db, Catalog: offer,
-		Status: func() admin.Status { return admin.Status{Version: "test", Serving: true} },
+		Status: func() admin.Status {
+			return admin.Status{Version: "test", Serving: true, Console: "http://localhost:8080"}
+		},
 		Engines: func() []admin.Engine {
 			return []admin.Engine{{Upstream: "other"}, {Upstream: "local", Running: 3, Places: 16, TokensPerSecond: 141}}
 		},
 	})
 	checked := describe(t, api)
-	return &house{Client: admin.Direct(checked), api: checked, keys: keys, ledger: books, tokens: tokens, offer: offer, db: db}
+	return &house{Client: admin.Direct(checked), api: checked, keys: keys, ledger: books, tokens: tokens, gate: gate, offer: offer, db: db}
 }
 
 // lab makes the account that most tests work on.
@@ -115,6 +120,10 @@ func TestRefusals(t *testing.T) {
 	credit := func(in admin.NewCredit) error { _, err := h.AddCredit(ctx, "Example Lab", in); return err }
 	key := func(in admin.NewKey) error { _, err := h.CreateKey(ctx, "Example Lab", in); return err }
 	set := func(in admin.Change) error { _, err := h.SetAccount(ctx, "Example Lab", in); return err }
+	invite := func(name, email, role string) error {
+		_, err := h.Invite(ctx, name, admin.NewInvitation{Email: email, Role: role})
+		return err
+	}
 	subscribe := func(in admin.NewSubscription) error { _, err := h.Subscribe(ctx, "Example Lab", in); return err }
 	for _, c := range []struct {
 		name   string
@@ -147,6 +156,9 @@ func TestRefusals(t *testing.T) {
 		{"key for no model", key(admin.NewKey{Name: "k", Models: []string{"svc-x"}}), "model_not_found", 400},
 		{"no key", func() error { _, err := h.RevokeKey(ctx, "key_x"); return err }(), "key_not_found", 404},
 		{"no plan", func() error { _, err := h.Plan(ctx, "gold"); return err }(), "plan_not_found", 404},
+		{"invitation to no account", invite("x", "ada@example.test", ""), "account_not_found", 404},
+		{"invitation of nobody", invite("Example Lab", "ada", ""), "invalid_email", 400},
+		{"invitation to no role", invite("Example Lab", "ada@example.test", "admin"), "invalid_role", 400},
 		{"no receipts", func() error { _, err := h.Receipts(ctx, "Example Lab", 0); return err }(), "invalid_limit", 400},
 	} {
 		e, ok := errors.AsType[*admin.Error](c.err)

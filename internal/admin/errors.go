@@ -10,6 +10,7 @@ import (
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/explain"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/member"
 	"github.com/parley-ai/parley/internal/payment"
 	"github.com/parley-ai/parley/internal/subscription"
 	"github.com/parley-ai/parley/internal/webhook"
@@ -41,6 +42,9 @@ var refusals = [...]struct {
 	{account.ErrName, http.StatusBadRequest, "invalid_name", "An account's name has 1 to 100 printable characters and no space at its ends."},
 	{account.ErrPlan, http.StatusBadRequest, "plan_not_found", "There is no such plan."},
 	{account.ErrStatus, http.StatusBadRequest, "invalid_status", "An account's status is active or suspended."},
+	{account.ErrSuspended, http.StatusConflict, "account_suspended", "The account is suspended.\nResume it first: parley account set NAME --status active"},
+	{member.ErrEmail, http.StatusBadRequest, "invalid_email", "An email address has a name, an @ and a domain, 254 characters at most."},
+	{member.ErrRole, http.StatusBadRequest, "invalid_role", "A role is owner or member."},
 	{account.ErrWhen, http.StatusBadRequest, "invalid_when", "A plan changes now or at period_end."},
 	{subscription.ErrUntil, http.StatusBadRequest, "invalid_until", "The subscription would end in the past."},
 	{subscription.ErrFixed, http.StatusConflict, "subscription_ends", "A subscription with a fixed end is not renewed by hand.\nMove its end: parley subscription set NAME --plan PLAN --until TIME"},

@@ -26,6 +26,7 @@ func (s *service) routes() []route {
 		{"GET /admin/v1/accounts/{account}/usage", s.usage, "Add up what the account used.", "from to by", nil, UsageReport{}},
 		{"GET /admin/v1/accounts/{account}/statements/{month}", s.statement, "List how the balance changed in a month such as 2026-11.", "", nil, Statement{}},
 		{"POST /admin/v1/accounts/{account}/topups", s.createTopup, "Make a page on which a price can be paid.", "", NewTopup{}, Topup{}},
+		{"POST /admin/v1/accounts/{account}/invitations", s.invite, "Make a link that gives somebody a place in the account, once.", "", NewInvitation{}, Invitation{}},
 		{"GET /admin/v1/accounts/{account}/keys", s.listKeys, "List the keys, oldest first.", "", nil, []Key{}},
 		{"POST /admin/v1/accounts/{account}/keys", s.createKey, "Make a key and return its secret, once.", "", NewKey{}, Minted{}},
 		{"GET /admin/v1/accounts/{account}/receipts", s.receipts, "List admitted calls, newest first.", "limit", nil, []Receipt{}},

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/member"
 )
 
@@ -66,6 +67,7 @@ func problemOf(err error) problem {
 		{errNoAccount, problem{403, "No account", "You belong to no account. An owner of one can invite you.", false, "", ""}},
 		{errReadOnly, problem{403, "Read only", "You look into this account as operator. Nothing can be changed here; the operator's pages can.", false, "", ""}},
 		{errOtherAccount, problem{409, "Another account", "This form was made for another account than the one you look at now. Go back to that account and send it again. Nothing was changed.", false, "", ""}},
+		{account.ErrSuspended, problem{409, "The account is suspended", "Nobody is invited into it. Resume it first.", false, "", ""}},
 		{errForeign, problem{403, "Sent by another site", "This form came from a page of another site, so nothing was done.", false, "", ""}},
 		{errForm, problem{400, "Not readable", "The form that was sent could not be read. Go back and send it again.", false, "", ""}},
 		{errInsecure, problem{403, "This address is not secure", "", false, "", ""}},

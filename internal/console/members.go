@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/member"
 )
@@ -58,6 +59,10 @@ func (v *visit) keysOf(memberID string) []apikey.Key {
 
 // invitePage is what templates/invite.html shows.
 type invitePage struct {
+	// Title is of the form, Into the account's name, At where the form goes, and Back where it
+	// was come from.
+	Title, Into, At, Back, BackName string
+
 	Form  *form
 	Token string // of the form
 	Owner bool   // is the role that was chosen
@@ -70,15 +75,51 @@ func (v *visit) inviteForm() *form {
 	return v.form(field{Name: "email", Label: "Email", Type: "email", Autocomplete: "off", Maximum: 254, Wide: "w3", Focus: true})
 }
 
+// inviting is the page on which an owner invites into the account that is looked at, or an
+// operator into the one that the path names, which may have nobody yet.
+func (v *visit) inviting(a *account.Account) invitePage {
+	p := invitePage{Title: "Invite a member", Into: a.Name, At: "/members/invite", Back: "/members", BackName: "Members", Form: v.inviteForm()}
+	if v.route.who == forOperator {
+		p.Title, p.Back, p.BackName, p.Owner = "Invite to "+a.Name, "/operator/accounts/"+a.ID, a.Name, true
+		p.At = p.Back + "/invite"
+	}
+	return p
+}
+
+// invited is the account that somebody is invited into. An operator invites nobody into one that
+// is suspended.
+func (v *visit) invited() (*account.Account, error) {
+	if v.route.who != forOperator {
+		return v.account, nil
+	}
+	a, err := v.operated()
+	if err == nil && a.Status == account.Suspended {
+		return nil, account.ErrSuspended
+	}
+	return a, err
+}
+
 func (s *Server) invitePage(v *visit) error {
-	return v.page("invite", "Invite a member", invitePage{Form: v.inviteForm(), Token: s.once.token(v)})
+	a, err := v.invited()
+	if err != nil {
+		return err
+	}
+	p := v.inviting(a)
+	p.Token = s.once.token(v)
+	return v.page("invite", p.Title, p)
 }
 
 // invite makes a link and answers with it: nothing can show it again.
 func (s *Server) invite(v *visit) error {
-	f, role := v.inviteForm(), member.Role(v.value("role"))
+	a, err := v.invited()
+	if err != nil {
+		return err
+	}
+	p, role := v.inviting(a), member.Role(v.value("role"))
+	f := p.Form
 	wrong := func() error {
-		return v.wrong("invite", "Invite a member", invitePage{Form: f, Token: s.once.token(v), Owner: role == member.Owner})
+		p.Token, p.Owner = s.once.token(v), role == member.Owner
+		return v.wrong("invite", p.Title, p)
 	}
 	d, ok := s.once.take(v)
 	if !ok {
@@ -90,9 +131,9 @@ func (s *Server) invite(v *visit) error {
 		if p, ok := d.again(v.now).(invitePage); ok {
 			return v.page("invite", "The invitation is ready", p)
 		}
-		return v.seeOther("/members")
+		return v.seeOther(p.Back)
 	}
-	token, link, err := s.Gate.Invite(v.context(), v.account.ID, v.value("email"), role)
+	token, link, err := s.Gate.Invite(v.context(), a.ID, v.value("email"), role)
 	switch {
 	case errors.Is(err, member.ErrEmail):
 		f.refuse(err, v.now)
@@ -102,7 +143,7 @@ func (s *Server) invite(v *visit) error {
 	case err != nil:
 		return err
 	}
-	p := invitePage{Email: link.Email, Link: secret{ID: "link", Label: "Invitation", Value: s.PublicURL.String() + member.JoinPath(token)}}
+	p.Email, p.Link = link.Email, secret{ID: "link", Label: "Invitation", Value: s.PublicURL.String() + member.JoinPath(token)}
 	d.done(v.now, p)
 	return v.page("invite", "The invitation is ready", p)
 }

@@ -128,6 +128,8 @@ func routes() []route {
 		{"POST", "/operator/accounts/{id}/suspend", forOperator, proved((*Server).suspend)},
 		{"GET", "/operator/accounts/{id}/resume", forOperator, proved((*Server).resumePage)},
 		{"POST", "/operator/accounts/{id}/resume", forOperator, proved((*Server).resume)},
+		{"GET", "/operator/accounts/{id}/invite", forOperator, proved((*Server).invitePage)},
+		{"POST", "/operator/accounts/{id}/invite", forOperator, proved((*Server).invite)},
 
 		// Operator: Plans, models and routes.
 		{"GET", "/operator/plans", forOperator, (*Server).operatorPlans},
