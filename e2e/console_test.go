@@ -79,7 +79,7 @@ func TestConsole_Door(t *testing.T) {
 func TestConsole_Tasks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.script(t, "console-tasks.mjs", 50)
+	s.script(t, "console-tasks.mjs", 52)
 	s.inOrder(t)
 }
 

@@ -121,6 +121,17 @@ const tasks = [
     await closes(h.page, problems);
     equal(problems, "credit", Number(parley("account", "show", "default").balance) - Number(before.balance), 5);
   }],
+  ["set the balance below which credit is low", 2, async (h, mode, problems) => {
+    const below = mode === "mouse" ? "2.5" : "7.25";
+    await h.link("Billing");
+    await h.type("Warn below", below);
+    await h.button("Set the warning");
+    await confirmed(h.page, `There is a warning as soon as less than ${Number(below).toFixed(2)} IU are left.`);
+    await h.page.goto("/billing");
+    equal(problems, "the form shows", await h.page.getByLabel("Warn below", { exact: true }).inputValue(), below);
+    const { low_credit, own_threshold } = parley("account", "show", "default");
+    equal(problems, "the account has", [low_credit, own_threshold], [below, true]);
+  }],
   ["download a statement", 2, async (h, mode, problems) => {
     await h.link("Billing");
     await h.page.getByRole("heading", { name: "Statements" }).waitFor();
