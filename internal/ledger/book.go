@@ -65,23 +65,21 @@ func (b *book) hold(h *Hold, credit money.Amount, tokens int) {
 
 // price says what of t, which costs more than h holds, is paid for: by what h holds, by
 // more included tokens, and by what is left of the balance and of the budget. That is set
-// aside, so that nobody else spends it before the charge is posted.
-func (b *book) price(h *Hold, t money.Tokens) (paid covered, writtenOff money.Amount, err error) {
+// aside, so that nobody else spends it before the charge is posted. The caller knows that
+// an amount can say what t costs.
+func (b *book) price(h *Hold, t money.Tokens) (paid covered, writtenOff money.Amount) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := &h.receipt
 	most := r.PlanTokens + int(min(b.pools[Tokens].available(), math.MaxInt32))
-	due, err := cover(r.Price, t, most)
-	if err != nil {
-		return due, 0, err
-	}
+	due, _ := cover(r.Price, t, most) // which more tokens cannot make dearer
 	extra := min(max(0, due.cost-r.Hold), b.pools[Credit].available())
 	if h.spending != nil {
 		extra = min(extra, h.spending.Left(r.Budget.Amount))
 	}
 	b.hold(h, extra, max(0, due.tokens-r.PlanTokens))
 	charge := min(due.cost, r.Hold+extra)
-	return covered{due.tokens, charge}, due.cost - charge, nil
+	return covered{due.tokens, charge}, due.cost - charge
 }
 
 // post ends h: what it holds is released and what was charged is spent. It reports

@@ -146,12 +146,12 @@ func (h *Hold) Settle(o Outcome) (Receipt, error) {
 	}
 	held := covered{h.receipt.PlanTokens, h.receipt.Hold}
 	charged, err := cover(r.Price, r.Tokens(), held.tokens)
-	if err == nil && charged.cost > held.cost {
-		charged, r.WrittenOff, err = h.book.price(h, r.Tokens())
-		held = covered{max(held.tokens, charged.tokens), max(held.cost, charged.cost)}
-	}
 	if err != nil {
 		return r, fmt.Errorf("charge of %s: %w", r.RequestID, err)
+	}
+	if charged.cost > held.cost {
+		charged, r.WrittenOff = h.book.price(h, r.Tokens())
+		held = covered{max(held.tokens, charged.tokens), max(held.cost, charged.cost)}
 	}
 	r.Charge, r.PlanTokens = charged.cost, charged.tokens
 	p := h.resolve(&r, held)

@@ -233,12 +233,24 @@ func TestCore_ExpireBurnedMeanwhile(t *testing.T) {
 			}
 		}
 		expire()
+		told := func() bool {
+			select {
+			case <-b.ExpiryChanged():
+				return true
+			default:
+				return false
+			}
+		}
+		told() // that something ends at all
 		for i, h := range holds {
 			if got := b.Balance(accounts[i]); got.Expiring+money.Amount(got.Tokens.Expiring) != 1 {
 				t.Errorf("%s waits for its call with %+v", accounts[i], got)
 			}
 			if _, err := h.Settle(ledger.Outcome{PromptTokens: 1}); err != nil {
 				t.Fatal(err)
+			}
+			if !told() {
+				t.Errorf("the call of %s has ended and nobody is told to look", accounts[i])
 			}
 			for _, u := range []ledger.Unit{ledger.Credit, ledger.Tokens} { // whoever asks has it noted: the store sees nothing left
 				if _, err := b.disk.GrantsOf(ctx, accounts[i], u); err != nil {

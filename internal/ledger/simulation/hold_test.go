@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/money"
 )
 
 // A call ends once: whatever is said of it later changes nothing, nor sets anything aside.
@@ -103,6 +104,53 @@ func TestCore_SettleAsHeld(t *testing.T) {
 			if r, err := h.Settle(used(tt.tokens)); err != nil || r.PlanTokens != tt.plan || int(r.Charge) != tt.charge {
 				t.Errorf("%s: the plan pays for %d tokens, the charge is %d, %v; want %d and %d", name, r.PlanTokens, r.Charge, err, tt.plan, tt.charge)
 			}
+			if got := b.Balance(account); got.Held != 0 || got.Tokens.Held != 0 {
+				t.Errorf("%s: left held: %+v", name, got)
+			}
 		})
 	}
+}
+
+// A provider may count more than a hold covers: the account and the budget pay as far as
+// they can, the rest is written off, and nothing stays held.
+func TestCore_SettleAboveHold(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ credit, budget, charge, writtenOff money.Amount }{
+		"there is enough":      {10_000, 10_000, 1100, 0},
+		"without a budget":     {10_000, 0, 1100, 0},
+		"the account ends":     {700, 10_000, 700, 400},
+		"the budget ends":      {10_000, 600, 600, 500},
+		"nothing more is left": {200, 0, 200, 900},
+	} {
+		inBubble(t, tt.credit, func(b *bench) {
+			t := b.t
+			c := b.call("req_1", 5, 5)
+			if tt.budget > 0 {
+				c.Budget = ledger.Budget{ID: "b", Amount: tt.budget}
+			}
+			r, err := b.reserve(t, c).Settle(used(50))
+			if err != nil || r.Charge != tt.charge || r.WrittenOff != tt.writtenOff {
+				t.Errorf("%s: charged %d, written off %d, %v; want %d and %d", name, r.Charge, r.WrittenOff, err, tt.charge, tt.writtenOff)
+			}
+			if got, want := b.Balance(account), (ledger.Balance{Granted: tt.credit, Posted: tt.charge}); got != want {
+				t.Errorf("%s: Balance = %+v, want %+v", name, got, want)
+			}
+			if got := b.Spending(account, c.Budget); tt.budget > 0 && got != (ledger.Spending{Spent: tt.charge}) {
+				t.Errorf("%s: Spending = %+v", name, got)
+			}
+		})
+	}
+}
+
+// Where answers are free, credit for exactly the prompt pays for the answer that was asked
+// for, and for no longer one.
+func TestCore_FreeAnswer(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 100, func(b *bench) {
+		c := b.call("req_1", 5, 5)
+		c.Price = money.Price{Input: 10, CachedInput: 10}
+		if h := b.reserve(b.t, c); h.OutputLimit() != 5 || b.Balance(account).Held != 100 {
+			b.t.Errorf("OutputLimit = %d, %+v", h.OutputLimit(), b.Balance(account))
+		}
+	})
 }

@@ -20,6 +20,7 @@ func TestCore_Share(t *testing.T) {
 	}{
 		{100, 0, 10, 0},
 		{100, -1, 10, 0},
+		{100, 0, 0, 0},
 		{100, 1, 10, 10},
 		{100, 1, 3, 33}, // rounded down
 		{100, 2, 3, 66},
@@ -61,6 +62,9 @@ func TestCore_Reverse(t *testing.T) {
 			}
 		}
 		want(reverse("1", "a", 300), ledger.Reversed{Added: true, Taken: 300}, ledger.Balance{Granted: 1000, Posted: 300})
+		if v := b.disk.reversed[0].message; v.DebitID == "" || v.Actor != "system" || !v.CreatedAt.Equal(time.Now()) {
+			t.Errorf("the debit is %+v", v)
+		}
 		want(reverse("1", "a", 300), ledger.Reversed{}, ledger.Balance{Granted: 1000, Posted: 300})
 		want(reverse("2", "a", 299), ledger.Reversed{Added: true}, ledger.Balance{Granted: 1000, Posted: 300})
 		want(reverse("3", "b", 0), ledger.Reversed{Added: true}, ledger.Balance{Granted: 1000, Posted: 300})

@@ -34,6 +34,7 @@ type rows struct {
 type reversed struct {
 	source, payment, part string
 	amount                money.Amount
+	message               ledger.Reversal
 }
 
 // purse is what an account has of one unit.
@@ -344,7 +345,7 @@ func (r *rows) reverse(v *ledger.Reversal) (res ledger.Result) {
 	res = ledger.Result{Applied: true, Amount: min(due, v.Most)}
 	res.Left = due - res.Amount
 	r.note("reverse %d, %d written off", res.Amount, res.Left)
-	r.reversed = append(r.reversed, reversed{v.Source, v.Payment.Source, v.Part, due})
+	r.reversed = append(r.reversed, reversed{v.Source, v.Payment.Source, v.Part, due, *v})
 	r.posted[purse{v.Payment.AccountID, ledger.Credit}] += res.Amount
 	r.debits += res.Amount
 	return res
