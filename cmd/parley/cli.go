@@ -28,7 +28,7 @@ type cli struct {
 	Account struct {
 		Create accountCreate `cmd:"" help:"Make an account."`
 		Show   accountShow   `cmd:"" help:"Show an account and its credit."`
-		Set    accountSet    `cmd:"" help:"Change an account's plan or status."`
+		Set    accountSet    `cmd:"" help:"Change an account's plan, status or warning of low credit."`
 		Invite accountInvite `cmd:"" help:"Make a link that gives somebody a place in an account, once."`
 		Ls     accountLs     `cmd:"" help:"List all accounts."`
 	} `cmd:"" help:"Accounts: who pays."`

@@ -90,7 +90,8 @@ func count(n any) string {
 	return english.Group(text)
 }
 
-// plural is a number of things with their noun; see [english.Plural]. n is any integer of Go's.
+// plural is a number of things with their noun; see [english.Plural]. n is any signed integer
+// of Go's.
 func plural(n any, noun string) string {
 	return english.Plural(reflect.ValueOf(n).Int(), noun)
 }

@@ -109,11 +109,12 @@ if (follow?.parentElement && live) {
 // Single keys never act in fields, and not at all for a member who has turned them off.
 const places: Record<string, string> = { o: "/", k: "/keys", r: "/requests", u: "/usage", b: "/billing" };
 const entry = (place: string): HTMLElement | null => document.querySelector(`.menu a[href="${place}"]`);
+const find = (): HTMLInputElement | null => document.querySelector(".find input");
 let going = false;
 
 // list says what the keys do on this page, in the words of its menu.
 const list = (): void => {
-  const rows: [string, string][] = document.querySelector(".find") ? [["/", "Find"]] : [];
+  const rows: [string, string][] = find()?.checkVisibility() ? [["/", "Find"]] : [];
   for (const [key, place] of Object.entries(places)) {
     const name = entry(place)?.textContent?.trim();
     if (name) rows.push([`g ${key}`, name]);
@@ -148,10 +149,10 @@ addEventListener("keydown", (event) => {
   if (event.target instanceof Element && event.target.closest("input, textarea, select, [contenteditable], dialog")) return;
   if (event.key === "?") list();
   if (event.key === "/") {
-    const find = document.querySelector<HTMLInputElement>(".find input");
-    if (find?.checkVisibility()) {
+    const input = find();
+    if (input?.checkVisibility()) {
       event.preventDefault();
-      find.focus();
+      input.focus();
     }
   }
   const place = places[event.key];
