@@ -24,8 +24,8 @@ const announcer = "announce_"
 
 // Announce makes the database write events for those endpoints from now on, in the
 // transaction of each change. The credit of an account that has no threshold of its own is
-// low when it falls below low. Without endpoints nothing is written and nothing costs anything. Another list of endpoints is
-// noted in the audit log.
+// low when it falls below low. Without endpoints nothing is written and nothing costs
+// anything. Another list of endpoints is noted in the audit log.
 func (d *DB) Announce(ctx context.Context, endpoints []webhook.Endpoint, low money.Amount) error {
 	want := triggers(endpoints, low)
 	return d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
