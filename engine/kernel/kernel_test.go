@@ -257,6 +257,35 @@ func TestHalf_RoundTrip(t *testing.T) {
 	}
 }
 
+// The sum of an exact product and z is rounded once, also where rounding it to float64
+// first would end on a tie of float32 or below its least normal.
+func TestFMA(t *testing.T) {
+	t.Parallel()
+	const up = 1 + 1.0/(1<<23) // the next after 1
+	inf, least := float32(math.Inf(1)), float32(math.SmallestNonzeroFloat32)
+	for _, c := range [][4]float32{
+		{up, up, -1 - 2.0/(1<<23), 1.0 / (1 << 46)},                                 // unfused: 0
+		{1 + 1.0/(1<<12), 1 + 1.0/(1<<12), 0, 1 + 2.0/(1<<12)},                      // a tie, to even
+		{1 + 1.0/(1<<12), 1 + 1.0/(1<<12), least, 1 + 2.0/(1<<12) + 1.0/(1<<23)},    // just above it
+		{1 + 1.0/(1<<12), 1 + 1.0/(1<<12), -least, 1 + 2.0/(1<<12)},                 // just below
+		{-1 - 1.0/(1<<12), 1 + 1.0/(1<<12), -least, -1 - 2.0/(1<<12) - 1.0/(1<<23)}, // and negative
+		{-1 - 1.0/(1<<12), 1 + 1.0/(1<<12), least, -1 - 2.0/(1<<12)},
+		{least, 0.5, 0, 0},
+		{least, 0.5, least, 2 * least},
+		{least, 0.25, least, least},
+		{inf, 1, 1, inf},
+		{1, 1, -inf, -inf},
+		{math.MaxFloat32, 2, -math.MaxFloat32, math.MaxFloat32},
+	} {
+		if got := fma(c[0], c[1], c[2]); got != c[3] {
+			t.Errorf("fma(%v, %v, %v) = %v, want %v", c[0], c[1], c[2], got, c[3])
+		}
+	}
+	if got := fma(inf, 0, 1); !math.IsNaN(float64(got)) {
+		t.Errorf("fma(+Inf, 0, 1) = %v, want NaN", got)
+	}
+}
+
 func TestExp_Accuracy(t *testing.T) {
 	t.Parallel()
 	worst, where := 0.0, 0.0

@@ -80,14 +80,14 @@ func exp(x float32) float32 {
 	x = min(max(x, expLo), expHi)
 	const magic = 3 << 22
 	k := float32(float32(x*log2e)+magic) - magic
-	r := x - float32(k*ln2hi)
-	r = r - float32(k*ln2lo)
-	p := float32(float32(p0)*r) + p1
-	p = float32(p*r) + p2
-	p = float32(p*r) + p3
-	p = float32(p*r) + p4
-	p = float32(p*r) + p5
-	p = float32(p*float32(r*r)) + r
+	r := fma(-k, ln2hi, x)
+	r = fma(-k, ln2lo, r)
+	p := fma(p0, r, p1)
+	p = fma(p, r, p2)
+	p = fma(p, r, p3)
+	p = fma(p, r, p4)
+	p = fma(p, r, p5)
+	p = fma(p, r*r, r)
 	p = p + 1
 	return math.Float32frombits(math.Float32bits(p) + uint32(int32(k))<<23)
 }
@@ -131,7 +131,7 @@ func scores(q *float32, kv *byte, pages *int32, npages, pageBytes, hd int, out *
 			for i := range Page {
 				s := float32(0)
 				for d := range hd {
-					s += float32(*at(q, 4*d+h) * f16at(k, 2*(Page*d+i)))
+					s = fma(*at(q, 4*d+h), f16at(k, 2*(Page*d+i)), s)
 				}
 				*at(out, h*stride+Page*p+i) = s
 			}
@@ -156,7 +156,7 @@ func mix(p *float32, stride int, kv *byte, pages *int32, n, pageBytes, hd int, i
 			s := float32(0)
 			for i := range n {
 				v := at(kv, int(*at(pages, i/Page))*pageBytes)
-				s += float32(*at(p, h*stride+i) * f16at(v, 2*(i%Page*hd+d)))
+				s = fma(*at(p, h*stride+i), f16at(v, 2*(i%Page*hd+d)), s)
 			}
 			*at(out, h*hd+d) = s * *at(inv, h)
 		}

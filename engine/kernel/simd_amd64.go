@@ -93,8 +93,8 @@ func atLeastAVX2(x *float32, n int, t float32, dst *int32, limit int) int
 // simdTables asks the processor, and the system through XCR0, what may be used.
 func simdTables() []Table {
 	_, _, c1, _ := cpuid(1, 0)
-	const osxsave, avx, f16c = 1 << 27, 1 << 28, 1 << 29
-	if c1&(osxsave|avx|f16c) != osxsave|avx|f16c {
+	const fma, osxsave, avx, f16c = 1 << 12, 1 << 27, 1 << 28, 1 << 29
+	if c1&(fma|osxsave|avx|f16c) != fma|osxsave|avx|f16c {
 		return nil
 	}
 	_, b7, c7, _ := cpuid(7, 0)

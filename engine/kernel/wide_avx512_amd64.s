@@ -14,10 +14,8 @@
 // from the additions (Zen 4: 36 cycles for the 12 lanes, and 24 with VPBROADCASTD).
 #define LANE(addr, a, b) \
 	VPBROADCASTD addr, Z26; \
-	VMULPS Z24, Z26, Z27; \
-	VMULPS Z25, Z26, Z28; \
-	VADDPS Z27, a, a; \
-	VADDPS Z28, b, b
+	VFMADD231PS Z24, Z26, a; \
+	VFMADD231PS Z25, Z26, b
 
 #define DIM(k, q) \
 	VCVTPH2PS (k)(AX), Z24; \
@@ -120,7 +118,7 @@ dim:                            // two of them, a cache line of each page
 // A lane that has this position: R9 is less than its count.
 #define SOME(l, addr, a, b) \
 	CMPL R9, (4*l)(DX); \
-	JGE 6(PC); \
+	JGE 4(PC); \
 	LANE(addr, a, b)
 #define MIXEND(l, a, b) \
 	VPBROADCASTD (4*l)(BX), Z26; \
