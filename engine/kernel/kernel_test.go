@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -38,20 +39,33 @@ func same(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// weights makes random blocks with sane scales; extreme ones when asked.
-func weights(r *rand.Rand, block, n int, extreme bool) []byte {
-	w := make([]byte, block*n)
-	for b := range n {
-		q := block &^ 255
-		for i := range q {
-			w[b*block+i] = byte(r.Uint32())
-			if extreme {
-				w[b*block+i] = []byte{0, 0x80, 0xff, 0x7f}[r.IntN(4)]
+// weights makes groups of n random blocks with sane scales; extreme ones when asked.
+func weights(r *rand.Rand, block, n, groups int, extreme bool) []byte {
+	var w []byte
+	for range groups {
+		for range n {
+			for range block &^ 255 {
+				q := byte(r.Uint32())
+				if extreme {
+					q = []byte{0, 0x80, 0xff, 0x7f}[r.IntN(4)]
+				}
+				w = append(w, q)
+			}
+			for range Rows {
+				switch {
+				case block == S8Block:
+					w = binary.LittleEndian.AppendUint16(w, ToHalf(float32(r.NormFloat64()*0.05)))
+				case extreme:
+					w = binary.LittleEndian.AppendUint32(w, []uint32{0x7fff7fff, 0x80018001, 0x7fff8001}[r.IntN(3)])
+				default:
+					w = binary.LittleEndian.AppendUint32(w, r.Uint32())
+				}
 			}
 		}
-		for i := q; i < block; i += 2 {
-			h := ToHalf(float32(r.NormFloat64() * 0.05))
-			w[b*block+i], w[b*block+i+1] = byte(h), byte(h>>8)
+		for range Rows {
+			if block == U4Block {
+				w = binary.LittleEndian.AppendUint32(w, math.Float32bits(float32(r.NormFloat64()*1e-5)))
+			}
 		}
 	}
 	return w
@@ -77,7 +91,7 @@ func TestTable_Matrices(t *testing.T) {
 						scalar.Quantise(&x[0], nb*32, &x1[0], 1, 0)
 					}
 				}
-				u, s := weights(r, U4Block, nb*groups, extreme), weights(r, S8Block, nb*groups, extreme)
+				u, s := weights(r, U4Block, nb, groups, extreme), weights(r, S8Block, nb, groups, extreme)
 				const stride = groups*Rows + 8
 				a, b := make([]float32, tiles*4*stride), make([]float32, tiles*4*stride)
 				scalar.U4x4(&u[0], &x4[0], nb, groups, &a[0], stride, tiles, 0, 0)
@@ -344,7 +358,7 @@ func BenchmarkX4(b *testing.B) {
 			run   func(w, x *byte, nb, groups int, out *float32, stride, tiles, ahead, lines int)
 		}{{"U4", U4Block, k.U4x4}, {"S8", S8Block, k.S8x4}} {
 			b.Run(k.Name+"/"+f.name, func(b *testing.B) {
-				w, x, o := make([]byte, f.block*18*48), make([]byte, 4*XBlock*18), make([]float32, 4*1536)
+				w, x, o := make([]byte, (f.block*18+U4Scales)*48), make([]byte, 4*XBlock*18), make([]float32, 4*1536)
 				for b.Loop() {
 					f.run(&w[0], &x[0], 18, 48, &o[0], 1536, 1, 0, 0)
 				}

@@ -29,9 +29,10 @@ func dot(w *[Cols]int32, q *[Cols]int8) (sum int32) {
 
 func u4(w, x *byte, nb, groups int, out *float32, cols, stride int) {
 	for g := range groups {
+		group := at(w, g*(nb*U4Block+U4Scales))
 		var acc [4][Rows]float32
 		for b := range nb {
-			wb := (*[U4Block]byte)(unsafe.Pointer(at(w, (g*nb+b)*U4Block)))
+			wb := (*[U4Block]byte)(unsafe.Pointer(at(group, b*U4Block)))
 			xb := at(x, b*XBlock*cols)
 			for r := range Rows {
 				var q [Cols]int32
@@ -41,16 +42,19 @@ func u4(w, x *byte, nb, groups int, out *float32, cols, stride int) {
 					lo[0], lo[1], lo[2], lo[3] = v&15, v>>8&15, v>>16&15, v>>24&15
 					hi[0], hi[1], hi[2], hi[3] = v>>4&15, v>>12&15, v>>20&15, v>>28&15
 				}
-				d, m := FromHalf(binary.LittleEndian.Uint16(wb[512+2*r:])), FromHalf(binary.LittleEndian.Uint16(wb[576+2*r:]))
+				d, m := int16(binary.LittleEndian.Uint16(wb[512+4*r:])), int16(binary.LittleEndian.Uint16(wb[514+4*r:]))
 				for c := range cols {
-					n := float32(dot(&q, (*[Cols]int8)(unsafe.Pointer(at(xb, 12*cols+32*c)))))
-					t := float32(n * float32(d*f32at(xb, 4*c)))
-					acc[c][r] += t + float32(m*f32at(xb, 4*cols+4*c))
+					s := *(*int32)(unsafe.Pointer(at(xb, 4*cols+4*c)))
+					s += dot(&q, (*[Cols]int8)(unsafe.Pointer(at(xb, 12*cols+32*c))))
+					t := int32(d)*int32(int16(s^1<<15)) + int32(m)*(s>>16)
+					acc[c][r] += float32(float32(t) * f32at(xb, 4*c))
 				}
 			}
 		}
 		for c := range cols {
-			*(*[Rows]float32)(unsafe.Pointer(at(out, c*stride+g*Rows))) = acc[c]
+			for r, v := range acc[c] {
+				*at(out, c*stride+g*Rows+r) = v * f32at(group, nb*U4Block+4*r)
+			}
 		}
 	}
 }

@@ -25,7 +25,7 @@ func quantise(x *float32, n int, tile *byte, cols, c int) {
 			sum += r
 		}
 		*(*float32)(unsafe.Pointer(at(xb, 4*c))) = d
-		*(*float32)(unsafe.Pointer(at(xb, 4*cols+4*c))) = d * float32(sum)
+		*(*int32)(unsafe.Pointer(at(xb, 4*cols+4*c))) = sum<<16 + 1<<15 - 8*sum
 		*(*int32)(unsafe.Pointer(at(xb, 8*cols+4*c))) = -128 * sum
 	}
 }

@@ -22,8 +22,9 @@ type inputs struct {
 // A sequence's first token has massive activations (in SmolLM2-135M up to 3065 at
 // the input of layer 11's ffn_down, 2371 in layer 28, elsewhere below 480), so that
 // 8 bits leave nothing of the 31 values that share the outlier's block; and all
-// later positions attend to the keys and values of the first ones. Four twins fill
-// a tile of four columns: one would take nearly as long.
+// later positions attend to the keys and values of the first ones. Four twins would do
+// for those. The others are for the first positions themselves, where few keys average
+// out what rounding moves: a page of them, which a prompt of 256 takes 4.6 % longer for.
 //
 // The last layer's ffn_down takes twins of all columns that are left there, those
 // that want logits: that takes 5 % off the mean KL32, in layer 28 it would be 1 %.
@@ -31,19 +32,18 @@ type inputs struct {
 //
 // Measured on SmolLM2-135M (168 positions of logits.jsonl, 7,300 of corpus.bin):
 //
-//	positions  last ffn_down  mean KL64  worst   top-1   greedy misses  mean KL32
-//	none       no             3.46e-3    0.0432  98.2 %  34             2.80e-3
-//	1          no             2.76e-3    0.0237  95.8 %  45             2.56e-3
-//	2          no             2.82e-3    0.0244  94.6 %  29             2.45e-3
-//	3          no             2.50e-3    0.0345  94.0 %  28             2.39e-3
-//	4          no             2.46e-3    0.0195  97.6 %  39             2.36e-3
-//	4          yes            2.40e-3    0.0217  99.4 %  38             2.23e-3
-//	all, in all matrices      3.9e-7     1e-5    100 %
+//	positions             mean KL64  worst   top-1   greedy misses  mean KL32
+//	1                     2.87e-3    0.0377  97.6 %  32             2.37e-3
+//	4                     2.71e-3    0.0296  96.4 %  31             2.29e-3
+//	8                     2.21e-3    0.0296  96.4 %  33             2.25e-3
+//	12                    1.99e-3    0.0214  95.8 %  24             2.23e-3
+//	16                    1.75e-3    0.0137  98.2 %  30             2.13e-3
+//	32                    1.40e-3    0.0130  98.2 %  31             2.06e-3
+//	all, in all matrices  3.9e-7     1e-5    100 %
 //
-// The kernels of those rows fused nothing; with today's the row before the last has 2.57e-3,
-// 0.0215, 97.0 %, 26 and 2.24e-3. Which roundings meet is chance: as much in the worst,
-// in top-1 and in the misses tells nothing.
-const Twinned = 4
+// Of misses and top-1 a few either way are chance: kernels that differed from these in the
+// order of their roundings only had 26 to 38 and 94.6 to 99.4 % with four positions.
+const Twinned = kernel.Page
 
 // pair sets the columns, and gives twins to those at positions below end.
 func (in *inputs) pair(cols []Column, end int) {

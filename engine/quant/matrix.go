@@ -3,6 +3,7 @@ package quant
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/parley-ai/parley/engine/gguf"
 	"github.com/parley-ai/parley/engine/kernel"
@@ -49,7 +50,12 @@ func (m *Matrix) block() int {
 }
 
 // Group is the bytes of 32 rows.
-func (m *Matrix) Group() int { return m.blocks() * m.block() }
+func (m *Matrix) Group() int {
+	if m.U4 {
+		return m.blocks()*kernel.U4Block + kernel.U4Scales
+	}
+	return m.blocks() * kernel.S8Block
+}
 
 // Groups is how many groups of 32 rows there are.
 func (m *Matrix) Groups() int { return m.Padded / kernel.Rows }
@@ -66,7 +72,7 @@ func (m *Matrix) Bytes() int { return m.Groups() * m.Group() }
 func (m *Matrix) Pack(g0, g1 int) error {
 	values, size := m.src.Type.Block()
 	rowBytes := m.K / values * size
-	row := make([]float32, m.K)
+	row := make([]float32, m.K) // of U4, the scales take the beginning
 	for g := g0; g < g1; g++ {
 		dst := m.Data[g*m.Group():][:m.Group()]
 		for r := range min(kernel.Rows, m.Rows-g*kernel.Rows) {
@@ -83,11 +89,14 @@ func (m *Matrix) Pack(g0, g1 int) error {
 func (m *Matrix) packRow(dst, src []byte, row []float32, r int) bool {
 	switch m.src.Type {
 	case gguf.Q4_0:
-		return packQ4x0(dst, src, r)
+		packQ4x0(dst, src, row, r)
+		return packScales(dst, row[:2*m.blocks()], r)
 	case gguf.Q4_1:
-		return packQ4x1(dst, src, r)
+		packQ4x1(dst, src, row, r)
+		return packScales(dst, row[:2*m.blocks()], r)
 	case gguf.Q4_K:
-		return packQ4K(dst, src, r)
+		packQ4K(dst, src, row, r)
+		return packScales(dst, row[:2*m.blocks()], r)
 	case gguf.Q5_0:
 		return packQ5x0(dst, src, r)
 	case gguf.Q8_0:
@@ -97,61 +106,75 @@ func (m *Matrix) packRow(dst, src []byte, row []float32, r int) bool {
 	return finite(row) && packS8(dst, row, r)
 }
 
+// The functions for U4 lay down the quants, and put each block's d and m, of the value
+// d*(q-8) + m, into scales.
+
 // packQ4x1: d, m and 16 bytes, of which byte j holds columns j and 16+j. That is
-// the U4 order, so quants move 4 bytes at a time.
-func packQ4x1(dst, src []byte, r int) bool {
-	ok := true
+// the U4 order, so quants move 4 bytes at a time. The value is d*q + m.
+func packQ4x1(dst, src []byte, scales []float32, r int) {
 	for b := range len(src) / 20 {
 		in, out := (*[20]byte)(src[20*b:]), (*[kernel.U4Block]byte)(dst[kernel.U4Block*b:])
 		for p := range 4 {
 			copy(out[128*p+4*r:][:4], in[4+4*p:])
 		}
-		copy(out[512+2*r:][:2], in[:])
-		copy(out[576+2*r:][:2], in[2:])
-		ok = ok && finiteHalf(in[:]) && finiteHalf(in[2:])
+		scales[2*b], scales[2*b+1] = half(in[:]), half(in[2:])+8*half(in[:])
 	}
-	return ok
 }
 
-// packQ4x0: d and 16 bytes. The value is d*(q-8), so m = -8d, exact in float16 as
-// long as that does not overflow.
-func packQ4x0(dst, src []byte, r int) bool {
-	ok := true
+// packQ4x0: d and 16 bytes. The value is d*(q-8).
+func packQ4x0(dst, src []byte, scales []float32, r int) {
 	for b := range len(src) / 18 {
 		in, out := (*[18]byte)(src[18*b:]), (*[kernel.U4Block]byte)(dst[kernel.U4Block*b:])
 		for p := range 4 {
 			copy(out[128*p+4*r:][:4], in[2+4*p:])
 		}
-		copy(out[512+2*r:][:2], in[:])
-		putHalf(out[576+2*r:], -8*half(in[:]))
-		ok = ok && finiteHalf(in[:]) && finiteHalf(out[576+2*r:])
+		scales[2*b], scales[2*b+1] = half(in[:]), 0
 	}
-	return ok
 }
 
 // packQ4K: 256 columns, d and dmin float16, 12 bytes of 6-bit scales and minima,
 // then 4 runs of 32 bytes, each 32 columns in the low and the next 32 in the high
-// halves. d*scale has 17 bits and is rounded to float16.
-func packQ4K(dst, src []byte, r int) bool {
-	ok := true
+// halves. The value is d*scale*q - dmin*minimum.
+func packQ4K(dst, src []byte, scales []float32, r int) {
 	for sb := range len(src) / 144 {
 		in := src[144*sb:][:144]
 		d, dmin, sc, q := half(in), half(in[2:]), in[4:16], in[16:]
 		for j := range 8 {
-			s, m := scale6(sc, j)
-			out := dst[kernel.U4Block*(8*sb+j):][:kernel.U4Block]
+			b := 8*sb + j
+			out := dst[kernel.U4Block*b:][:kernel.U4Block]
 			nib := func(c int) byte { return q[32*(j/2)+c] >> (4 * (j % 2)) & 15 }
 			for p := range 4 {
 				for i := range 4 {
 					out[128*p+4*r+i] = nib(4*p+i) | nib(16+4*p+i)<<4
 				}
 			}
-			putHalf(out[512+2*r:], d*float32(s))
-			putHalf(out[576+2*r:], -dmin*float32(m))
-			ok = ok && finiteHalf(out[512+2*r:]) && finiteHalf(out[576+2*r:])
+			s, m := scale6(sc, j)
+			scales[2*b] = d * float32(s)
+			scales[2*b+1] = 8*scales[2*b] - dmin*float32(m)
 		}
 	}
-	return ok
+}
+
+// packScales rounds d and m of a row's blocks to 16 bits of their greatest; it reports
+// whether all are finite.
+func packScales(dst []byte, scales []float32, r int) bool {
+	if !finite(scales) {
+		return false
+	}
+	top := float32(0)
+	for _, v := range scales {
+		top = max(top, v, -v)
+	}
+	if top == 0 {
+		return true
+	}
+	for i, v := range scales {
+		q := int16(math.Round(float64(v) / float64(top) * math.MaxInt16))
+		binary.LittleEndian.PutUint16(dst[kernel.U4Block*(i/2)+512+4*r+2*(i%2):], uint16(q))
+	}
+	trailer := dst[len(scales)/2*kernel.U4Block:]
+	binary.LittleEndian.PutUint32(trailer[4*r:], math.Float32bits(top/math.MaxInt16))
+	return true
 }
 
 // packQ5x0: d*(q-16) is an 8-bit value already.
@@ -212,10 +235,11 @@ func (m *Matrix) Row(i int, dst []float32) {
 	for b := range m.blocks() {
 		blk, o := g[b*m.block():], dst[kernel.Cols*b:][:kernel.Cols]
 		if m.U4 {
-			d, mn := half(blk[512+2*r:]), half(blk[576+2*r:])
+			d, mn := pair(blk[512+4*r:])
+			scale := math.Float32frombits(binary.LittleEndian.Uint32(g[m.blocks()*kernel.U4Block+4*r:]))
 			for c := range 16 {
 				v := blk[c/4*128+4*r+c%4]
-				o[c], o[16+c] = float32(d*float32(v&15))+mn, float32(d*float32(v>>4))+mn
+				o[c], o[16+c] = scale*float32(d*(int32(v&15)-8)+mn), scale*float32(d*(int32(v>>4)-8)+mn)
 			}
 			continue
 		}
@@ -224,6 +248,11 @@ func (m *Matrix) Row(i int, dst []float32) {
 			o[c] = d * float32(int8(blk[c/4*128+4*r+c%4]))
 		}
 	}
+}
+
+// pair reads d and m of a row of a U4 block.
+func pair(b []byte) (d, m int32) {
+	return int32(int16(binary.LittleEndian.Uint16(b))), int32(int16(binary.LittleEndian.Uint16(b[2:])))
 }
 
 // Mul multiplies the groups [g0, g1) by the n columns in the tiles at x, of four

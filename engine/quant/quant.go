@@ -1,8 +1,10 @@
 // Package quant turns GGUF's block types into float32, and at load into the two
 // packed formats the kernels multiply (their layouts: package kernel).
 //
-// Q4_0, Q4_1, Q5_0 and Q8_0 keep their values exactly. Q4_K's products of scales are
-// rounded to float16, which moves a weight by less than 0.8 % of a step; Q5_1, Q5_K,
+// Q5_0 and Q8_0 keep their values exactly. Of Q4_0, Q4_1 and Q4_K the quants stay, and the
+// scale and middle of a block are rounded to 16 bits of the greatest in their row: a weight
+// moves by at most 9/65534 of that, 1/20 of what rounding the inputs to 8 bits moves a
+// product. Q5_1, Q5_K,
 // Q6_K, Q3_K, Q2_K, F16, BF16 and F32 are rounded to 8 bits with a scale for each 32
 // columns.
 package quant

@@ -76,13 +76,12 @@ func TestMatrix_Pack(t *testing.T) {
 		// tolerance of a value v in a row whose greatest magnitude is top
 		tolerance func(v, top float64) float64
 	}{
-		{gguf.Q4_0, func(_, _ float64) float64 { return 0 }},
-		{gguf.Q4_1, func(_, _ float64) float64 { return 0 }},
+		// The greatest scale, or middle, of a row is at most its greatest value or so.
+		{gguf.Q4_0, func(_, top float64) float64 { return top * 9 / 65534 }},
+		{gguf.Q4_1, func(_, top float64) float64 { return top * 9 / 65534 }},
+		{gguf.Q4_K, func(_, top float64) float64 { return top * 9 / 65534 }},
 		{gguf.Q5_0, func(_, _ float64) float64 { return 0 }},
 		{gguf.Q8_0, func(_, _ float64) float64 { return 0 }},
-		// d*scale and dmin*min rounded to float16, relative 2^-11 each; here both
-		// stay below 0.05*63*15.
-		{gguf.Q4_K, func(v, _ float64) float64 { return (math.Abs(v) + 4) / 2048 }},
 		{gguf.F32, func(_, top float64) float64 { return top / 127 * 0.51 }},
 		{gguf.F16, func(_, top float64) float64 { return top / 127 * 0.51 }},
 		{gguf.BF16, func(_, top float64) float64 { return top / 127 * 0.51 }},
@@ -122,20 +121,20 @@ func TestMatrix_Pack(t *testing.T) {
 	}
 }
 
-// A product through the packed form equals the product of the values.
+// A product through the packed form equals the product of the values that Row gives.
 func TestMatrix_Mul(t *testing.T) {
 	t.Parallel()
 	k, err := kernel.Find("scalar")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, typ := range []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q5_0, gguf.Q8_0} {
-		const rows, cols = 32, 64
+	for _, typ := range []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q4_K, gguf.Q5_0, gguf.Q8_0} {
+		const rows, cols = 32, 256
 		src := random(typ, rows, cols)
 		m := pack(t, src)
-		w, err := quant.Vector(src)
-		if err != nil {
-			t.Fatal(err)
+		w := make([]float32, rows*cols)
+		for r := range rows {
+			m.Row(r, w[r*cols:])
 		}
 		x := make([]float32, cols)
 		for i := range x { // integers up to 127 with 127 in each block: quantising is exact
