@@ -5,19 +5,18 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net"
 	"net/http"
-	"net/url"
+	"os"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/parley-ai/parley/internal/address"
 )
 
 const (
@@ -30,18 +29,26 @@ const (
 	inlineBytes = 64 << 10
 )
 
-// errHead is an answer whose head has no end.
-var errHead = errors.New("the head of the answer is longer than 64 KiB")
+// Errors of answers that do not begin.
+var (
+	errHead      = errors.New("longer than 64 KiB")
+	errNoAnswer  = errors.New("the server closed the connection before it answered")
+	errSpeaksTLS = errors.New("the server speaks TLS here: base_url must begin with https, or have another port")
+)
 
-// transport sends requests to one server by HTTP/1.1: no proxy out of the environment,
-// one call a connection at a time, so that leaving a call closes its connection, and
-// nothing is ever decompressed. Unlike net/http's Transport this one has no goroutines: whoever makes a call reads
-// and writes, which halves what a call costs. It is safe for concurrent use.
+// recordAlert begins what a server that speaks TLS says to one that does not.
+const recordAlert = 0x15
+
+// transport sends requests to one server by HTTP/1.1: one call a connection at a time, so
+// that leaving a call closes its connection, and nothing is ever decompressed. Unlike
+// net/http's Transport this one has no goroutines: whoever makes a call reads and writes,
+// which halves what a call costs. It is safe for concurrent use.
 type transport struct {
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
-	address     string      // host:port
+	address     string      // host:port of the server
+	proxy       *proxy      // nil without
 	tls         *tls.Config // nil without
-	handshake   time.Duration
+	connect     time.Duration
 	head        string // of every request, up to the value of Content-Length
 
 	mu    sync.Mutex
@@ -49,46 +56,15 @@ type transport struct {
 	sweep *time.Timer
 }
 
-func newTransport(u *url.URL, o Options) *transport {
-	reach := address.Any
-	if o.PublicOnly {
-		reach = address.Public
-	}
-	dialer := &net.Dialer{
-		Timeout: o.Timeouts.Connect,
-		// The address is checked after resolution: a name may point anywhere, and
-		// somewhere else a moment later.
-		ControlContext: func(_ context.Context, _, host string, _ syscall.RawConn) error {
-			return address.Check(host, reach)
-		},
-	}
-	t := &transport{DialContext: dialer.DialContext, handshake: o.Timeouts.Connect}
-	port := u.Port()
-	if u.Scheme == "https" {
-		t.tls = &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
-		if port == "" {
-			port = "443"
-		}
-	} else if port == "" {
-		port = "80"
-	}
-	t.address = net.JoinHostPort(u.Hostname(), port)
-	t.head = "POST " + u.RequestURI() + " HTTP/1.1\r\nHost: " + u.Host + "\r\nUser-Agent: parley\r\n" +
-		"Content-Type: application/json\r\nAccept: text/event-stream\r\nAccept-Encoding: identity\r\n"
-	if o.APIKey != "" {
-		t.head += "Authorization: Bearer " + o.APIKey + "\r\n"
-	}
-	t.head += "Content-Length: "
-	return t
-}
-
 // conn is a connection to the server.
 type conn struct {
 	net.Conn
 	raw    net.Conn              // below TLS
+	gate   *gate                 // between the two; nil without TLS
 	fd     syscall.RawConn       // of raw; nil where it has none
 	poll   func(fd uintptr) bool // pollOnce
 	polled [1]unix.PollFd
+	one    [1]byte // where drained reads to
 	r      *bufio.Reader
 	out    []byte // the last request, for its room
 	budget int64  // bytes that may still be read
@@ -118,6 +94,18 @@ func (c *conn) quiet() bool {
 	}
 	err := c.fd.Read(c.poll)
 	return err == nil && c.polled[0].Revents == 0
+}
+
+// drained says whether TLS holds nothing of what it has read: neither bytes, which would be
+// taken for the next answer, nor the end. quiet does not see them.
+func (c *conn) drained() bool {
+	if c.gate == nil {
+		return true
+	}
+	c.gate.shut = true
+	n, err := c.Conn.Read(c.one[:])
+	c.gate.shut = false
+	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // pollOnce asks what can be read of fd at once. It keeps its arguments in c: they would
@@ -158,43 +146,6 @@ func (t *transport) do(ctx context.Context, w *watch, body []byte) (x *exchange,
 	return x, true, nil
 }
 
-// closing is a context that ends as a connection does.
-type closing context.CancelFunc
-
-func (c closing) Close() error {
-	c()
-	return nil
-}
-
-// dial makes a connection, as long as w lasts.
-func (t *transport) dial(ctx context.Context, w *watch) (*conn, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	w.guard(closing(cancel))
-	raw, err := t.DialContext(ctx, "tcp", t.address)
-	if err != nil {
-		return nil, err
-	}
-	c := &conn{Conn: raw, raw: raw}
-	c.poll = c.pollOnce
-	if s, ok := raw.(syscall.Conn); ok {
-		if c.fd, err = s.SyscallConn(); err != nil {
-			return nil, errors.Join(err, raw.Close())
-		}
-	}
-	if t.tls != nil {
-		secure := tls.Client(raw, t.tls)
-		limited, done := context.WithTimeout(ctx, t.handshake)
-		defer done()
-		if err := secure.HandshakeContext(limited); err != nil {
-			return nil, errors.Join(err, raw.Close())
-		}
-		c.Conn = secure
-	}
-	c.r = bufio.NewReader(c)
-	return c, nil
-}
-
 // exchange is one request and its answer, whose body it reads.
 type exchange struct {
 	transport *transport
@@ -226,10 +177,17 @@ func (x *exchange) write(body []byte) error {
 // readHead reads the head of the answer, past those that are only informed of.
 func (x *exchange) readHead() error {
 	x.conn.budget = maxHeaderBytes
+	first, err := x.conn.r.Peek(1)
+	switch {
+	case errors.Is(err, io.EOF):
+		return errNoAnswer
+	case err == nil && x.transport.tls == nil && first[0] == recordAlert:
+		return errSpeaksTLS
+	}
 	for {
 		h, err := readHead(x.conn.r)
 		if err != nil {
-			return err
+			return fmt.Errorf("the head of the answer: %w", err)
 		}
 		if h.status >= 200 || h.status == http.StatusSwitchingProtocols {
 			x.conn.budget = math.MaxInt64
@@ -258,7 +216,7 @@ func (x *exchange) reusable() bool {
 			return false
 		}
 	}
-	return x.failed == nil && !x.head.close && x.head.status >= 200 && x.conn.r.Buffered() == 0 && x.watch.release()
+	return x.failed == nil && !x.head.close && x.head.status >= 200 && x.conn.r.Buffered() == 0 && x.conn.drained() && x.watch.release()
 }
 
 // Close closes the connection, unless the body was read to its end.

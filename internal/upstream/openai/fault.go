@@ -92,6 +92,7 @@ func parseFault(body []byte) fault {
 // APIs' bodies.
 var (
 	aboutContext = regexp.MustCompile(`(?i)context.?(length|window|size)|maximum context|prompt is too long|longer than the model|max_model_len|input is too long|too many (input )?tokens|.inputs. tokens`)
+	aboutHTTPS   = regexp.MustCompile(`(?i)plain HTTP (request was sent )?to (HTTPS|an SSL)|HTTP request to an HTTPS`)
 	windowIs     = regexp.MustCompile(`(?i)context length (?:is|of) (?:only )?\(?(\d{1,9})`)
 	promptIs     = regexp.MustCompile(`(?i)(\d{1,9}) in the messages|(\d{1,9}) input tokens|(\d{1,9}) tokens from the input|input \((\d{1,9}) tokens\)|resulted in (\d{1,9}) tokens`)
 )
@@ -174,6 +175,9 @@ func (p *Provider) classify(status int, body []byte, wait time.Duration) error {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 		if f.Code == "context_length_exceeded" || f.Type == "exceed_context_size_error" || aboutContext.MatchString(f.Message) {
 			return f.tooLong(failure.Err)
+		}
+		if p.transport.tls == nil && aboutHTTPS.MatchString(f.Message) {
+			failure.Err = errSpeaksTLS
 		}
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound:
 		failure.Class = upstream.Denied

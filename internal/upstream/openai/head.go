@@ -30,7 +30,7 @@ type head struct {
 const eventStream = "text/event-stream"
 
 // errHeadForm is an answer that is not HTTP/1.
-var errHeadForm = errors.New("the head of the answer is no HTTP/1")
+var errHeadForm = errors.New("no HTTP/1")
 
 // readHead reads a status line and the fields up to the blank line.
 func readHead(r *bufio.Reader) (h head, err error) {

@@ -9,6 +9,7 @@ package openai
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,7 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/parley-ai/parley/internal/address"
 	"github.com/parley-ai/parley/internal/sse"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/wire"
@@ -40,6 +40,14 @@ type Options struct {
 	// their own in their own network is the usual case. Link-local addresses, where
 	// clouds hand out credentials, are refused always.
 	PublicOnly bool
+	// RootCAs are the only authorities whose word for an https server is taken; nil means
+	// those that the system trusts.
+	RootCAs *x509.CertPool
+	// Proxy is asked for a connection to the server by CONNECT, so that it sees the
+	// server's name and nothing else: http, a host, maybe user and password. nil means
+	// that the server is dialled; what the environment says is never looked at. With a
+	// proxy it is the proxy's address that is checked when it is dialled.
+	Proxy *url.URL
 	// CompletionTokens names the bound of the answer max_completion_tokens instead of
 	// max_tokens, as some hosted models demand. Others do not know that name.
 	CompletionTokens bool
@@ -47,7 +55,7 @@ type Options struct {
 
 // Timeouts bound a call in time.
 type Timeouts struct {
-	Connect    time.Duration // to a connection, and once more to TLS on it; default 2s
+	Connect    time.Duration // to a connection, once more through a proxy and once more to TLS; default 2s
 	FirstToken time.Duration // from the start to the first piece of an answer; default 60s
 	Idle       time.Duration // between bytes after that; default 60s
 	Total      time.Duration // of the whole call; default 30m
@@ -97,6 +105,12 @@ func New(o Options) (*Provider, error) {
 		return nil, fmt.Errorf("%w: base_url must not have a user, a query or a fragment", ErrOptions)
 	case o.PublicOnly && u.Scheme != "https":
 		return nil, fmt.Errorf("%w: base_url must be https to a public host", ErrOptions)
+	case o.RootCAs != nil && u.Scheme != "https":
+		return nil, fmt.Errorf("%w: certificate authorities are of use with https only", ErrOptions)
+	case o.Proxy != nil && (o.Proxy.Scheme != "http" || o.Proxy.Hostname() == ""):
+		return nil, fmt.Errorf("%w: the proxy must be http with a host", ErrOptions)
+	case o.Proxy != nil && (u.Scheme != "https" || o.PublicOnly):
+		return nil, fmt.Errorf("%w: a proxy needs an https base_url, and cannot tell whether an address is public", ErrOptions)
 	case strings.ContainsFunc(o.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return nil, fmt.Errorf("%w: the API key must be printable and without spaces", ErrOptions)
 	case o.Counter == nil:
@@ -201,14 +215,12 @@ func (p *Provider) unanswered(ctx context.Context, w *watch, err error, connecte
 		}
 		return context.Cause(ctx)
 	}
-	f := &upstream.Failure{Class: upstream.Failed, Err: p.clean(err.Error()), Retryable: true}
+	f := &upstream.Failure{Class: upstream.Failed, Err: p.clean(err.Error()), Retryable: !errors.Is(err, errSpeaksTLS)}
 	switch {
 	case w.expired() != nil:
 		f.Class, f.Err = upstream.Timeout, w.expired()
-	case errors.Is(err, address.ErrRefused):
-		f.Class, f.Retryable = upstream.Unreachable, false
 	case !connected:
-		f.Class = upstream.Unreachable
+		f.Class, f.Retryable = upstream.Unreachable, transient(err)
 	}
 	return f
 }

@@ -118,6 +118,8 @@ func (s *stream) ended(err error) error {
 		return fmt.Errorf("%w: not all of %d choices came", errForm, len(s.choices))
 	case errors.Is(err, io.EOF):
 		return errors.New("the stream ended without a reason")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("the connection ended within the answer: %w", err)
 	}
 	return err
 }

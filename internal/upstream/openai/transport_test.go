@@ -2,9 +2,11 @@ package openai
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime"
 	"strings"
 	"testing"
@@ -18,14 +20,14 @@ import (
 // The address counts, not the name: it is checked when the connection is made.
 func TestGenerate_AddressRefused(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{"http://169.254.169.254/v1", "http://[::ffff:169.254.169.254]/v1", "http://0.0.0.0:1/v1"} {
-		p, err := New(Options{BaseURL: url, Counter: bytesCounter{}})
+	for _, base := range []string{"http://169.254.169.254/v1", "http://[::ffff:169.254.169.254]/v1", "http://0.0.0.0:1/v1"} {
+		p, err := New(Options{BaseURL: base, Counter: bytesCounter{}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = generate(t.Context(), p, newCall(t, ""))
 		if class(err) != "unreachable" {
-			t.Errorf("Generate at %s = %v, want unreachable and no retry", url, err)
+			t.Errorf("Generate at %s = %v, want unreachable and no retry", base, err)
 		}
 	}
 	p, err := New(Options{BaseURL: "https://localhost:1/v1", Counter: bytesCounter{}, PublicOnly: true})
@@ -43,11 +45,11 @@ func TestGenerate_Unreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := "http://" + l.Addr().String()
+	base := "http://" + l.Addr().String()
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	p, err := New(Options{BaseURL: url, Counter: bytesCounter{}})
+	p, err := New(Options{BaseURL: base, Counter: bytesCounter{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,10 +66,13 @@ func TestGenerate_Unreachable(t *testing.T) {
 
 func TestNew_Errors(t *testing.T) {
 	t.Parallel()
+	via := &url.URL{Scheme: "http", Host: "proxy", User: url.UserPassword("u", "hidden")}
 	tests := map[string]Options{
 		"no URL": {}, "bad URL": {BaseURL: "http://user:hidden@[::1"}, "scheme": {BaseURL: "ftp://h/v1"}, "no host": {BaseURL: "http:///v1"}, "host": {BaseURL: "http://bücher.example/v1"},
 		"user": {BaseURL: "http://u:hidden@h/v1"}, "query": {BaseURL: "http://h/v1?key=hidden"}, "fragment": {BaseURL: "http://h/v1#a"},
 		"plain to public": {BaseURL: "http://h/v1", PublicOnly: true}, "key": {BaseURL: "http://h/v1", APIKey: "hidden\r\nX: y"},
+		"authorities of plain": {BaseURL: "http://h/v1", RootCAs: x509.NewCertPool()}, "proxy of plain": {BaseURL: "http://h/v1", Proxy: via}, "proxy to public": {BaseURL: "https://h/v1", Proxy: via, PublicOnly: true},
+		"proxy over TLS": {BaseURL: "https://h/v1", Proxy: &url.URL{Scheme: "https", Host: "h"}}, "proxy of no host": {BaseURL: "https://h/v1", Proxy: &url.URL{Scheme: "http"}},
 	}
 	for name, o := range tests {
 		o.Counter = bytesCounter{}
@@ -78,10 +83,10 @@ func TestNew_Errors(t *testing.T) {
 	if _, err := New(Options{BaseURL: "http://h/v1"}); !errors.Is(err, ErrOptions) {
 		t.Errorf("New without a counter = %v, want ErrOptions", err)
 	}
-	for _, url := range []string{"http://h/v1", "http://h/v1/"} {
-		p, err := New(Options{BaseURL: url, Counter: bytesCounter{}})
+	for _, base := range []string{"http://h/v1", "http://h/v1/"} {
+		p, err := New(Options{BaseURL: base, Counter: bytesCounter{}})
 		if err != nil || p.url != "http://h/v1/chat/completions" {
-			t.Errorf("New(%q) = %v, url %q", url, err, p.url)
+			t.Errorf("New(%q) = %v, url %q", base, err, p.url)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package upstreamtest
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -19,6 +20,7 @@ type HTTP struct {
 	URL string
 
 	script    func(*Exchange)
+	tls       *tls.Config // nil without
 	mu        sync.Mutex
 	conns     []net.Conn
 	exchanges []*Exchange
@@ -29,13 +31,27 @@ type HTTP struct {
 // several at a time, for every request.
 func NewHTTP(t testing.TB, script func(*Exchange)) *HTTP {
 	t.Helper()
+	return listen(t, "127.0.0.1", nil, script)
+}
+
+// NewTLS is [NewHTTP] over TLS with that configuration, at an address such as 127.0.0.1.
+func NewTLS(t testing.TB, host string, config *tls.Config, script func(*Exchange)) *HTTP {
+	t.Helper()
+	return listen(t, host, config, script)
+}
+
+func listen(t testing.TB, host string, config *tls.Config, script func(*Exchange)) *HTTP {
+	t.Helper()
 	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	l, err := lc.Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatalf("listen: %v", err)
 	}
 	s := NewPipe(t, script)
 	s.URL = "http://" + l.Addr().String() + "/v1"
+	if s.tls = config; config != nil {
+		s.URL = "https://" + l.Addr().String() + "/v1"
+	}
 	t.Cleanup(func() { l.Close() })
 	s.running.Go(func() {
 		for {
@@ -95,7 +111,11 @@ func (s *HTTP) start(conn net.Conn) {
 	s.running.Go(func() { s.serve(conn) })
 }
 
-func (s *HTTP) serve(conn net.Conn) {
+func (s *HTTP) serve(raw net.Conn) {
+	conn := raw
+	if s.tls != nil {
+		conn = tls.Server(raw, s.tls)
+	}
 	defer conn.Close()
 	r := bufio.NewReader(conn)
 	for {
@@ -107,7 +127,7 @@ func (s *HTTP) serve(conn net.Conn) {
 		if err != nil {
 			return
 		}
-		e := &Exchange{Request: req, Body: body, conn: conn, gone: make(chan struct{})}
+		e := &Exchange{Request: req, Body: body, conn: conn, raw: raw, gone: make(chan struct{})}
 		s.mu.Lock()
 		s.exchanges = append(s.exchanges, e)
 		s.mu.Unlock()
@@ -136,6 +156,7 @@ type Exchange struct {
 	Body    []byte
 
 	conn  net.Conn
+	raw   net.Conn // below TLS
 	gone  chan struct{}
 	whole bool
 }
@@ -179,8 +200,11 @@ func (e *Exchange) Done() {
 
 // Reset breaks the connection so that the other side sees an error, not an end.
 func (e *Exchange) Reset() {
-	if c, ok := e.conn.(*net.TCPConn); ok {
+	if c, ok := e.raw.(*net.TCPConn); ok {
 		c.SetLinger(0) //nolint:errcheck // The connection is thrown away.
 	}
-	e.conn.Close()
+	e.raw.Close()
 }
+
+// Sever closes the connection below TLS, without the word of TLS that this is the end.
+func (e *Exchange) Sever() { e.raw.Close() }
