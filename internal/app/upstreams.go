@@ -80,9 +80,13 @@ func (u *upstreams) remote(each config.Upstream, s *screen) error {
 	if err != nil {
 		return refuse("tokenizer", "The tokenizer "+each.Tokenizer+" of upstream "+each.ID+" cannot be used: "+err.Error()+".")
 	}
+	proxy, through, err := proxyOf(each)
+	if err != nil {
+		return err
+	}
 	p, err := openai.New(openai.Options{
 		BaseURL: each.BaseURL, APIKey: string(each.APIKey), Counter: counter, PublicOnly: each.PublicOnly,
-		CompletionTokens: each.CompletionTokens,
+		RootCAs: each.RootCAs, Proxy: proxy, CompletionTokens: each.CompletionTokens,
 		Timeouts: openai.Timeouts{
 			Connect: each.Timeouts.Connect, FirstToken: each.Timeouts.FirstToken, Idle: each.Timeouts.Idle, Total: each.Timeouts.Total,
 		},
@@ -93,8 +97,20 @@ func (u *upstreams) remote(each config.Upstream, s *screen) error {
 	u.closers = append(u.closers, func() error { p.Close(); return nil })
 	u.providers[each.ID] = p
 	u.options[each.ID] = routing.Options{Retries: each.Retries}
-	s.note("upstream %s, %s", each.ID, host(each.BaseURL))
+	s.note("upstream %s, %s%s", each.ID, host(each.BaseURL), through)
 	return nil
+}
+
+// proxyOf is the proxy of an upstream, nil without, and how the screen names it. The error
+// does not repeat a URL that may hold a password.
+func proxyOf(each config.Upstream) (u *url.URL, through string, err error) {
+	if each.Proxy == "" {
+		return nil, "", nil
+	}
+	if u, err = url.Parse(string(each.Proxy)); err != nil {
+		return nil, "", refuse("upstream", "The proxy of upstream "+each.ID+" is not a URL.")
+	}
+	return u, " through " + u.Host, nil
 }
 
 // host is where a base URL points, for people.

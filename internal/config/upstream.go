@@ -1,9 +1,8 @@
 package config
 
 import (
-	"io"
+	"crypto/x509"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +33,12 @@ type Upstream struct {
 	APIKey Secret
 	// PublicOnly allows only https and addresses on the internet.
 	PublicOnly bool
+	// RootCAs are the only authorities that may vouch for the server, from ca_file; nil
+	// means those of the system. BaseURL is https then.
+	RootCAs *x509.CertPool
+	// Proxy is the http URL of what connects us to the server, which is https and not
+	// PublicOnly then; it may hold a user and a password. Empty means none.
+	Proxy Secret
 	// Retries is how many further attempts a call makes at this upstream before its
 	// first byte. Default 2, at most 5.
 	Retries int
@@ -49,7 +54,8 @@ type Upstream struct {
 
 // Timeouts bound a call to an upstream in time.
 type Timeouts struct {
-	// Connect bounds dialing, and once more the TLS handshake. Default 2s.
+	// Connect bounds dialing, once more a proxy's answer and once more the TLS handshake.
+	// Default 2s.
 	Connect time.Duration
 	// FirstToken is from the start to the first piece of an answer. Default 60s.
 	FirstToken time.Duration
@@ -75,6 +81,7 @@ const (
 	defaultRetries = 2
 	mostRetries    = 5
 	mostKeyBytes   = 8 << 10 // no key comes near it
+	mostCABytes    = 4 << 20 // ten times all that a browser trusts
 )
 
 func (r *reader) upstream(n *yaml.Node, c *Config, s *section) {
@@ -115,6 +122,8 @@ func (r *reader) openai(n *yaml.Node, where string, u *Upstream) {
 		{"base_url", func(v *yaml.Node) { base = v }},
 		{"api_key", func(v *yaml.Node) { r.key(v, where+"api_key", &u.APIKey) }},
 		{"api_key_file", func(v *yaml.Node) { r.keyFile(v, where+"api_key_file", &u.APIKey) }},
+		{"ca_file", func(v *yaml.Node) { r.authorities(v, where+"ca_file", &u.RootCAs) }},
+		{"proxy", func(v *yaml.Node) { r.proxy(v, where+"proxy", &u.Proxy) }},
 		{"public_only", r.truth(where+"public_only", &u.PublicOnly)},
 		{"retries", r.atMost(where+"retries", mostRetries, &u.Retries)},
 		{"timeouts", func(v *yaml.Node) { r.timeouts(v, where, &u.Timeouts) }},
@@ -128,6 +137,20 @@ func (r *reader) openai(n *yaml.Node, where string, u *Upstream) {
 	}
 	if seen["api_key"] != nil && seen["api_key_file"] != nil {
 		r.problem(seen["api_key_file"], "%sapi_key and api_key_file are both given. Leave one.", where)
+	}
+	r.encrypted(seen, where, u)
+}
+
+// encrypted checks the keys that have a meaning with https only. A base_url that is not
+// good has its own problem.
+func (r *reader) encrypted(seen map[string]*yaml.Node, where string, u *Upstream) {
+	for _, key := range []string{"ca_file", "proxy"} {
+		if seen[key] != nil && strings.HasPrefix(strings.ToLower(u.BaseURL), "http:") {
+			r.problem(seen[key], "%s%s needs a base_url of https.", where, key)
+		}
+	}
+	if seen["proxy"] != nil && u.PublicOnly {
+		r.problem(seen["proxy"], "%sproxy and public_only exclude each other: the proxy looks up the address, so it cannot be checked.", where)
 	}
 }
 
@@ -148,48 +171,6 @@ func (r *reader) baseURL(n *yaml.Node, what string, u *Upstream) {
 	default:
 		u.BaseURL = s
 	}
-}
-
-func (r *reader) key(n *yaml.Node, what string, into *Secret) {
-	s, ok := r.text(n, what)
-	if ok && !printable(s) {
-		r.problem(n, "%s must be printable and without spaces.", what)
-		return
-	}
-	*into = Secret(s)
-}
-
-// keyFile reads the key at once: a start that lacks it should say so with its line.
-func (r *reader) keyFile(n *yaml.Node, what string, into *Secret) {
-	var path string
-	if r.path(what, &path)(n); path == "" {
-		return
-	}
-	text, err := readSome(path)
-	if err != nil {
-		r.problem(n, "%s cannot be read: %s.", what, err)
-		return
-	}
-	s := strings.TrimRight(string(text), "\r\n")
-	if s == "" || len(s) > mostKeyBytes || !printable(s) {
-		r.problem(n, "%s must hold one line: the key, printable and without spaces.", what)
-		return
-	}
-	*into = Secret(s)
-}
-
-// readSome reads no more of a file than a key can have.
-func readSome(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, mostKeyBytes+2))
-}
-
-func printable(s string) bool {
-	return !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
 func (r *reader) timeouts(n *yaml.Node, where string, t *Timeouts) {
