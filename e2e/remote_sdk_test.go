@@ -59,9 +59,14 @@ func accumulated(t *testing.T, c *openai.Client, p openai.ChatCompletionNewParam
 	return &acc.ChatCompletion, stream.Err()
 }
 
-func TestOpenAIGo_Upstream(t *testing.T) { //nolint:tparallel // the receipts are checked after the other subtests
+func TestOpenAIGo_Upstream(t *testing.T) { //nolint:tparallel // the receipts are checked after its subtests
 	t.Parallel()
-	r := startRemote(t)
+	checkOpenAIGo(t, startRemote(t))
+}
+
+// checkOpenAIGo is all that the client does; the receipts are checked after its subtests.
+func checkOpenAIGo(t *testing.T, r *remote) {
+	t.Helper()
 	client := r.sdk()
 	for way, get := range map[string]func(*testing.T, *openai.Client, openai.ChatCompletionNewParams) (*openai.ChatCompletion, error){
 		"whole": whole, "accumulated": accumulated,

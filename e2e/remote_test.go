@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"crypto/tls"
 	"fmt"
 	"math/big"
 	"os"
@@ -30,19 +31,20 @@ type remote struct {
 // Prices of every model, in nano-IU a token.
 const remoteIn, remoteCached, remoteOut = 50_000, 10_000, 100_000
 
-// remoteConfig has a model for each script of the provider, named alike.
-func remoteConfig(p *provider.Provider) string {
+// remoteConfig has a model for each script of the provider, named alike; keys are further ones of the
+// upstreams.
+func remoteConfig(p *provider.Provider, keys string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `plans:
   - {id: free}
   - {id: pro}
   - {id: narrow, concurrency: 1}
 upstreams:
-  - {id: patient, kind: openai, base_url: %q, api_key: sk-provider, retries: 2}
-  - {id: plain, kind: openai, base_url: %q, retries: 0, timeouts: {first_token: 30s}}
-  - {id: hasty, kind: openai, base_url: %q, retries: 0, timeouts: {first_token: 300ms}}
+  - {id: patient, kind: openai, base_url: %q, api_key: sk-provider, retries: 2%s}
+  - {id: plain, kind: openai, base_url: %q, retries: 0, timeouts: {first_token: 30s}%s}
+  - {id: hasty, kind: openai, base_url: %q, retries: 0, timeouts: {first_token: 300ms}%s}
 models:
-`, p.URL, p.URL, p.URL)
+`, p.URL, keys, p.URL, keys, p.URL, keys)
 	model := func(id, upstream, script, plans string) {
 		fmt.Fprintf(&b, "  - {id: %q, description: A script., context_window: 8192, max_output: 2048, pricing: {input: \"0.05\", cached_input: \"0.01\", output: \"0.1\"}, plans: %s, targets: [{upstream: %s, model: %q}]}\n",
 			id, plans, upstream, script)
@@ -65,14 +67,20 @@ models:
 
 func startRemote(t *testing.T) *remote {
 	t.Helper()
-	p := provider.Start()
+	return startRemoteOver(t, nil, "")
+}
+
+// startRemoteOver is startRemote with a provider over TLS and further keys of its upstreams.
+func startRemoteOver(t *testing.T, config *tls.Config, keys string, env ...string) *remote {
+	t.Helper()
+	p := provider.Start(config)
 	t.Cleanup(p.Close)
 	file := filepath.Join(t.TempDir(), "parley.yaml")
-	if err := os.WriteFile(file, []byte(remoteConfig(p)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(remoteConfig(p, keys)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	o := options(dataDir(t))
-	o.Config = file
+	o.Config, o.Env = file, env
 	s, err := proc.Start(o)
 	if err != nil {
 		t.Fatal(err)

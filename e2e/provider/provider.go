@@ -3,6 +3,7 @@
 package provider
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -44,15 +45,21 @@ type Call struct {
 	Ended time.Time
 }
 
-// Start listens on a free port of this machine.
-func Start() *Provider {
+// Start listens on a free port of this machine, over TLS with a configuration for it.
+func Start(config *tls.Config) *Provider {
 	p := &Provider{end: make(chan struct{}), changed: make(chan struct{}), released: map[string]bool{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", p.chat)
 	mux.HandleFunc("GET /control/gone", p.gone)
 	mux.HandleFunc("GET /control/calls", p.asked)
 	mux.HandleFunc("POST /control/release", p.release)
-	p.server = httptest.NewServer(mux)
+	p.server = httptest.NewUnstartedServer(mux)
+	if config == nil {
+		p.server.Start()
+	} else {
+		p.server.TLS = config
+		p.server.StartTLS()
+	}
 	p.URL, p.Control = p.server.URL+"/v1", p.server.URL+"/control"
 	return p
 }

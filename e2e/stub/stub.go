@@ -3,12 +3,17 @@
 package stub
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -22,12 +27,30 @@ type Server struct {
 	running   atomic.Int64
 	calls     atomic.Int64
 	cancelled atomic.Int64
+	conns     atomic.Int64
+	hungUp    atomic.Int64
+	seen      sync.Map // texts that came with hangup
 }
 
 // Start runs a provider until Close.
-func Start() *Server {
+func Start() *Server { return StartTLS(nil) }
+
+// StartTLS is Start over TLS with that configuration, over plain HTTP without one.
+func StartTLS(config *tls.Config) *Server {
 	s := &Server{}
-	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
+	s.server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+	s.server.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes fail on purpose
+	s.server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			s.conns.Add(1)
+		}
+	}
+	if config == nil {
+		s.server.Start()
+	} else {
+		s.server.TLS = config
+		s.server.StartTLS()
+	}
 	s.URL = s.server.URL + "/v1"
 	return s
 }
@@ -47,6 +70,12 @@ func (s *Server) Calls() int64 { return s.calls.Load() }
 // Cancelled is how many callers left before the end.
 func (s *Server) Cancelled() int64 { return s.cancelled.Load() }
 
+// Connections is how many were made.
+func (s *Server) Connections() int64 { return s.conns.Load() }
+
+// HungUp is how many connections it ended by hand.
+func (s *Server) HungUp() int64 { return s.hungUp.Load() }
+
 // Word is the text of one event: one token of the common vocabularies.
 const Word = " yes"
 
@@ -57,6 +86,7 @@ type order struct {
 	silent  time.Duration // once, after the first
 	usage   string        // "none", or counts that are told whatever they are
 	hostile string        // a way to misbehave
+	hangUp  string        // a way to end the connection
 }
 
 // parse reads orders such as "words=5 pace=2ms".
@@ -75,6 +105,8 @@ func parse(text string) order {
 			o.usage = value
 		case "hostile":
 			o.hostile = value
+		case "hangup":
+			o.hangUp = value
 		}
 	}
 	return o
@@ -92,7 +124,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no chat", http.StatusBadRequest)
 		return
 	}
-	o := parse(req.Messages[len(req.Messages)-1].Content)
+	text := req.Messages[len(req.Messages)-1].Content
+	o := parse(text)
+	if o.hangUp != "" && s.hangUp(w, text, o.hangUp) {
+		return
+	}
 	if o.hostile != "" {
 		misbehave(w, r, o.hostile)
 		return
