@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -198,6 +199,18 @@ func TestTLS_NotReached(t *testing.T) {
 			})
 		}
 	}
+	// A target that another one stands in for is heard of when it is left out.
+	for range 5 {
+		post(t, s.Server, s.key, tell("expired", "", "words=3"))
+	}
+	eventually(t, 10*time.Second, func() error {
+		for line := range strings.Lines(s.Stderr()) {
+			if strings.Contains(line, "target ejected") && strings.Contains(line, "expired/m") && strings.Contains(line, "certificate has expired") {
+				return nil
+			}
+		}
+		return errors.New("no line tells why the target was ejected")
+	})
 	for _, p := range asked {
 		if n := p.Calls(); n != 0 {
 			t.Errorf("%s was sent %d calls", p.URL, n)

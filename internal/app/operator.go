@@ -53,6 +53,9 @@ func (t *targets) note(c routing.Change) {
 		t.last = map[catalog.Target]console.TargetChange{}
 	}
 	change := console.TargetChange{At: time.Now(), Target: c.Target, Class: string(c.Class), Until: c.Until}
+	if c.Err != nil {
+		change.Reason = c.Err.Error()
+	}
 	t.last[c.Target] = change
 	t.changes = slices.Insert(t.changes, 0, change)
 	t.changes = t.changes[:min(len(t.changes), changesKept)]

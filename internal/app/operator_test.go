@@ -1,6 +1,7 @@
 package app
 
 import (
+	"io"
 	"testing"
 	"time"
 
@@ -14,13 +15,13 @@ func TestTargets(t *testing.T) {
 	var seen targets
 	rack, hosted := catalog.Target{Upstream: "rack", Model: "m"}, catalog.Target{Upstream: "hosted", Model: "m"}
 	until := time.Now().Add(time.Minute)
-	seen.note(routing.Change{Target: hosted, Class: "timeout", Until: until})
+	seen.note(routing.Change{Target: hosted, Class: "timeout", Err: io.EOF, Until: until})
 	for range changesKept {
 		seen.note(routing.Change{Target: rack, Class: "unreachable", Until: until})
 		seen.note(routing.Change{Target: rack})
 	}
 	h := seen.health()
-	if h.Last[hosted].Class != "timeout" || h.Last[rack].Class != "" || !h.Last[hosted].Until.Equal(until) {
+	if h.Last[hosted].Class != "timeout" || h.Last[hosted].Reason != "EOF" || h.Last[rack].Class != "" || !h.Last[hosted].Until.Equal(until) {
 		t.Errorf("the last changes are %+v", h.Last)
 	}
 	if len(h.Changes) != changesKept || h.Changes[0].Class != "" || h.Changes[1].Class != "unreachable" || h.Changes[0].At.Before(h.Changes[1].At) {

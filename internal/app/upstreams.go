@@ -52,7 +52,7 @@ func (a *App) targetChanged(c routing.Change) {
 		return
 	}
 	a.metrics.Ejected(c.Target.Upstream, string(c.Class))
-	a.log.Warn("target ejected", "target", c.Target.String(), "class", string(c.Class), "until", c.Until.UTC())
+	a.log.Warn("target ejected", "target", c.Target.String(), "class", string(c.Class), "error", c.Err, "until", c.Until.UTC())
 }
 
 // close ends what computes.

@@ -96,6 +96,7 @@ type TargetChange struct {
 	At     time.Time
 	Target catalog.Target
 	Class  string    // of the failures; empty when it serves again
+	Reason string    // what the last of them was, in the words of the log
 	Until  time.Time // when it is tried like the others again, at the latest
 }
 

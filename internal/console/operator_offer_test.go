@@ -46,12 +46,12 @@ func TestOperatorOffer(t *testing.T) {
 	check("/operator/upstreams", "10.0.0.7:8000", "big In rotation", "no model uses it", "No target was taken out")
 
 	now := time.Now()
-	out := console.TargetChange{At: now, Target: rack, Class: "timeout", Until: now.Add(time.Minute)}
+	out := console.TargetChange{At: now, Target: rack, Class: "timeout", Reason: "no answer in time", Until: now.Add(time.Minute)}
 	over := console.TargetChange{At: now.Add(-time.Hour), Target: hosted, Class: "refused", Until: now.Add(-time.Minute)}
 	w.health.Last = map[catalog.Target]console.TargetChange{rack: out, hosted: over}
 	w.health.Changes = []console.TargetChange{out, over, {At: now.Add(-2 * time.Hour), Target: hosted}}
 	check("/operator/models", "rack/big Out: timeout", "hosted/bigger Tried with the next call")
-	check("/operator/upstreams", "1 target out of rotation", "Taken outtimeout", "Serves again")
+	check("/operator/upstreams", "1 target out of rotation", "Taken outtimeout", "at the latestno answer in time", "Serves again")
 
 	w.accounts.SetPlans([]account.Plan{{ID: "max"}})
 	check("/operator/plans", "2 accounts on a plan that the configuration does not have", "max", "no limits")

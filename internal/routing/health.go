@@ -28,6 +28,8 @@ type Change struct {
 	Target catalog.Target
 	// Class is the failure that ejected it, empty when it serves again.
 	Class upstream.Class
+	// Err is what that failure was, for the operator; nil when it serves again.
+	Err error
 	// Until is when it is no longer ejected at the latest.
 	Until time.Time
 }
@@ -94,7 +96,7 @@ func (h *health) note(t catalog.Target, f *upstream.Failure, now time.Time) {
 	second.failed++
 	s.inRow++
 	if s.ejected.IsZero() && (f.Class == upstream.Denied || s.inRow >= failuresInRow || s.failing(now)) {
-		h.eject(t, s, f.Class, now)
+		h.eject(t, s, f, now)
 	}
 }
 
@@ -110,13 +112,13 @@ func (s *state) failing(now time.Time) bool {
 	return calls >= leastCalls && 2*failed > calls
 }
 
-func (h *health) eject(t catalog.Target, s *state, class upstream.Class, now time.Time) {
+func (h *health) eject(t catalog.Target, s *state, f *upstream.Failure, now time.Time) {
 	if now.Sub(s.until) > calm {
 		s.times = 0
 	}
 	s.times = min(s.times+1, mostEjections)
 	s.ejected, s.probed, s.until = now, time.Time{}, now.Add(time.Duration(s.times)*ejectFor)
-	h.changed(Change{Target: t, Class: class, Until: s.until})
+	h.changed(Change{Target: t, Class: f.Class, Err: f.Err, Until: s.until})
 }
 
 func (h *health) restore(t catalog.Target, s *state) {

@@ -209,6 +209,9 @@ func TestHealth_Longer(t *testing.T) {
 		f := newFarm(2, 0)
 		var until []time.Duration
 		f.Watch(func(c routing.Change) {
+			if (c.Class != "") != errors.Is(c.Err, denied.Err) {
+				t.Errorf("the change %+v has not its failure", c)
+			}
 			if c.Class != "" {
 				until = append(until, time.Until(c.Until))
 			}
