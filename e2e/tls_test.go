@@ -247,7 +247,7 @@ func TestTLS_Connections(t *testing.T) {
 	t.Cleanup(p.Close)
 	s := startOverTLS(t, map[string]string{
 		"once": fmt.Sprintf("base_url: %q, retries: 0, timeouts: {connect: 20s}", p.URL), // SSL_CERT_FILE
-		"more": fmt.Sprintf("base_url: %q, retries: 1, timeouts: {connect: 20s}, ca_file: %q", p.URL, a.file),
+		"more": fmt.Sprintf("base_url: %q, retries: 1, timeouts: {connect: 20s}, ca_file: %q", strings.TrimSuffix(p.URL, "/v1"), a.file),
 	}, "SSL_CERT_FILE="+a.file, "SSL_CERT_DIR=/none")
 	ask := func(model, fields, order string) {
 		t.Helper()

@@ -76,7 +76,6 @@ func (t Timeouts) withDefaults() Timeouts {
 
 // Provider asks one server. It is safe for concurrent use.
 type Provider struct {
-	url       string
 	options   Options
 	transport *transport
 	words     *words // that answers are made of
@@ -117,9 +116,12 @@ func New(o Options) (*Provider, error) {
 		return nil, fmt.Errorf("%w: there is no counter of tokens", ErrOptions)
 	}
 	o.Timeouts = o.Timeouts.withDefaults()
+	if u.Path == "" {
+		u.Path = "/" // JoinPath leaves a path without a beginning as it is
+	}
+	u.Host = strings.TrimSuffix(u.Host, ":")
 	u = u.JoinPath("chat", "completions")
 	return &Provider{
-		url:       u.String(),
 		options:   o,
 		transport: newTransport(u, o),
 		words:     newWords(),

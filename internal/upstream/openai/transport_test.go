@@ -83,10 +83,28 @@ func TestNew_Errors(t *testing.T) {
 	if _, err := New(Options{BaseURL: "http://h/v1"}); !errors.Is(err, ErrOptions) {
 		t.Errorf("New without a counter = %v, want ErrOptions", err)
 	}
-	for _, base := range []string{"http://h/v1", "http://h/v1/"} {
+}
+
+// What a server is asked for, by the base URL.
+func TestNew_Target(t *testing.T) {
+	t.Parallel()
+	for base, want := range map[string][3]string{ // the address, Host, the target
+		"http://h/v1":              {"h:80", "h", "/v1/chat/completions"},
+		"https://h/v1/":            {"h:443", "h", "/v1/chat/completions"},
+		"https://h":                {"h:443", "h", "/chat/completions"},
+		"https://h/":               {"h:443", "h", "/chat/completions"},
+		"https://h:/v1":            {"h:443", "h", "/v1/chat/completions"},
+		"https://h:8443//a%20b/c/": {"h:8443", "h:8443", "/a%20b/c/chat/completions"},
+		"https://[2001:db8::1]/v1": {"[2001:db8::1]:443", "[2001:db8::1]", "/v1/chat/completions"},
+		"http://[::1]:8000":        {"[::1]:8000", "[::1]:8000", "/chat/completions"},
+	} {
 		p, err := New(Options{BaseURL: base, Counter: bytesCounter{}})
-		if err != nil || p.url != "http://h/v1/chat/completions" {
-			t.Errorf("New(%q) = %v, url %q", base, err, p.url)
+		if err != nil {
+			t.Errorf("New(%q) = %v", base, err)
+			continue
+		}
+		if head := "POST " + want[2] + " HTTP/1.1\r\nHost: " + want[1] + "\r\n"; p.transport.address != want[0] || !strings.HasPrefix(p.transport.head, head) {
+			t.Errorf("New(%q) dials %s and says %q, want %s and %q", base, p.transport.address, p.transport.head, want[0], head)
 		}
 	}
 }
