@@ -2,6 +2,8 @@ package openai
 
 import (
 	"bufio"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,12 +11,21 @@ import (
 	"testing"
 
 	"github.com/parley-ai/parley/internal/upstream"
+	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 	"github.com/parley-ai/parley/internal/wire"
 )
 
 // BenchmarkGenerate is a whole answer over a connection that is kept, and the stub
-// that gives it.
+// that gives it: what TLS costs is the difference.
 func BenchmarkGenerate(b *testing.B) {
+	a := upstreamtest.NewAuthority(b)
+	for name, config := range map[string]*tls.Config{"plain": nil, "TLS": serves(a.Certificate(b, "127.0.0.1", soon()))} {
+		b.Run(name, func(b *testing.B) { benchmarkGenerate(b, config, a.Pool) })
+	}
+}
+
+func benchmarkGenerate(b *testing.B, config *tls.Config, trusted *x509.CertPool) {
+	b.Helper()
 	event := func(delta, finish string) string {
 		return `data: {"id":"chatcmpl-stub","object":"chat.completion.chunk","created":1767225600,"model":"stub","choices":[{"index":0,"delta":` + delta + `,"finish_reason":` + finish + "}]}\n\n"
 	}
@@ -26,6 +37,11 @@ func BenchmarkGenerate(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer l.Close()
+	o := Options{BaseURL: "http://" + l.Addr().String() + "/v1", Counter: newTiktoken(b)}
+	if config != nil {
+		o.BaseURL, o.RootCAs = "https://"+l.Addr().String()+"/v1", trusted
+		l = tls.NewListener(l, config)
+	}
 	go func() {
 		conn, err := l.Accept()
 		if err != nil {
@@ -46,7 +62,7 @@ func BenchmarkGenerate(b *testing.B) {
 			}
 		}
 	}()
-	p, err := New(Options{BaseURL: "http://" + l.Addr().String() + "/v1", Counter: newTiktoken(b)})
+	p, err := New(o)
 	if err != nil {
 		b.Fatal(err)
 	}
