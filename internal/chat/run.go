@@ -281,7 +281,7 @@ func (r *run) finish() (Summary, error) {
 	o.Ending = ledger.Ending(reasons[0])
 	if r.call.Answer != nil {
 		var err error
-		if r.call.Idempotency.Answer, err = r.call.Answer(reasons, wire.Usage{PromptTokens: o.PromptTokens, CompletionTokens: o.CompletionTokens, CachedTokens: o.CachedTokens}); err != nil {
+		if r.call.Idempotency.Answer, err = r.call.Answer(reasons, r.usage(o.PromptTokens, o.CompletionTokens, o.CachedTokens)); err != nil {
 			return r.broken(err)
 		}
 	}
@@ -290,11 +290,20 @@ func (r *run) finish() (Summary, error) {
 		return r.summary(receipt), err
 	}
 	r.leave(receipt.PromptTokens + receipt.CompletionTokens)
-	usage := wire.Usage{PromptTokens: receipt.PromptTokens, CompletionTokens: receipt.CompletionTokens, CachedTokens: receipt.CachedTokens}
-	if err := r.emit.Finish(reasons, usage); err != nil {
+	if err := r.emit.Finish(reasons, r.usage(receipt.PromptTokens, receipt.CompletionTokens, receipt.CachedTokens)); err != nil {
 		return r.summary(receipt), fmt.Errorf("%w: %w", ErrClientGone, err)
 	}
 	return r.summary(receipt), nil
+}
+
+// usage is what the caller is told of the tokens that are charged. How many of them were
+// reasoning only the provider knows, which may not say.
+func (r *run) usage(prompt, completion, cached int) wire.Usage {
+	u := wire.Usage{PromptTokens: prompt, CompletionTokens: completion, CachedTokens: cached}
+	if p := r.last.Usage; p != nil && r.plausible(p) {
+		u.ReasoningTokens = max(0, min(p.ReasoningTokens, completion))
+	}
+	return u
 }
 
 // settle charges what was computed of an answer that err broke off, and returns err.
