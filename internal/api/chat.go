@@ -81,7 +81,7 @@ type whole struct {
 
 // collected is a choice so far.
 type collected struct {
-	text, reasoning strings.Builder
+	text, reasoning, refusal strings.Builder
 	wire.Choice
 }
 
@@ -112,6 +112,11 @@ func (w *whole) Text(choice int, s string, logprobs []wire.Logprob) error {
 
 func (w *whole) Reasoning(choice int, s string) error {
 	w.choices[choice].reasoning.WriteString(s)
+	return nil
+}
+
+func (w *whole) Refusal(choice int, s string) error {
+	w.choices[choice].refusal.WriteString(s)
 	return nil
 }
 
@@ -163,7 +168,7 @@ func (w *whole) encode(dst []byte, reasons []wire.FinishReason, u wire.Usage) []
 	completion := wire.Completion{Head: w.head, Usage: u, Choices: make([]wire.Choice, len(w.choices))}
 	for i := range w.choices {
 		c := &w.choices[i]
-		c.Content, c.Choice.Reasoning, c.Choice.Finish = c.text.String(), c.reasoning.String(), reasons[i]
+		c.Content, c.Choice.Reasoning, c.Choice.Refusal, c.Choice.Finish = c.text.String(), c.reasoning.String(), c.refusal.String(), reasons[i]
 		completion.Choices[i] = c.Choice
 	}
 	size := 1 << 10 // what stands around the texts
@@ -231,10 +236,19 @@ func (s *stream) text(choice int, text string, logprobs []wire.Logprob) error {
 
 // Reasoning is sent beside the answer, as the field's name for it has become.
 func (s *stream) Reasoning(choice int, text string) error {
+	return s.pieces(s.enc.AppendReasoning, choice, text)
+}
+
+func (s *stream) Refusal(choice int, text string) error {
+	return s.pieces(s.enc.AppendRefusal, choice, text)
+}
+
+// pieces sends text by as many chunks as it needs.
+func (s *stream) pieces(appendChunk func(dst []byte, choice int, text string) []byte, choice int, text string) error {
 	for text != "" {
 		var head string
 		head, text = wire.SplitDelta(text)
-		if err := s.send(s.enc.AppendReasoning(s.buf[:0], choice, head)); err != nil {
+		if err := s.send(appendChunk(s.buf[:0], choice, head)); err != nil {
 			return err
 		}
 	}

@@ -31,6 +31,8 @@ type Emitter interface {
 	Text(choice int, s string, logprobs []wire.Logprob) error
 	// Reasoning is a piece of how the model came to its answer, never empty.
 	Reasoning(choice int, s string) error
+	// Refusal is a piece of why the model does not answer, never empty.
+	Refusal(choice int, s string) error
 	// Tool is a piece of a tool call.
 	Tool(choice int, d *upstream.ToolDelta) error
 	// Finish ends the answer; reasons are those of the choices. What it covers is charged

@@ -237,6 +237,8 @@ func (r *recorder) Text(choice int, s string, logprobs []wire.Logprob) error {
 
 func (r *recorder) Reasoning(choice int, s string) error { return r.note(of(choice) + "(" + s + ")") }
 
+func (r *recorder) Refusal(choice int, s string) error { return r.note(of(choice) + "!" + s) }
+
 func (r *recorder) Tool(choice int, d *upstream.ToolDelta) error {
 	return r.note(of(choice) + fmt.Sprintf("[%d %s %s %s]", d.Index, d.ID, d.Name, d.Arguments))
 }

@@ -43,9 +43,10 @@ type run struct {
 
 // choice is what is known of one of the answers.
 type choice struct {
-	text   []byte // so far, where its form was promised
-	called bool   // it has tool calls
-	finish wire.FinishReason
+	text    []byte // so far, where its form was promised
+	called  bool   // it has tool calls
+	refused bool   // it tells why there is no answer
+	finish  wire.FinishReason
 }
 
 var (
@@ -133,7 +134,7 @@ func (r *run) ended() bool {
 func (r *run) formed() bool {
 	kind := r.call.Request.ResponseFormat.Kind
 	return !r.promised() || !slices.ContainsFunc(r.choices, func(c choice) bool {
-		return !c.called && upstream.CheckJSON(kind, string(c.text)) != nil
+		return !c.called && upstream.CheckJSON(kind, string(c.text), c.refused) != nil
 	})
 }
 
@@ -163,10 +164,11 @@ func (r *run) event(ctx context.Context, e upstream.Event) error {
 	r.last = e
 	c := &r.choices[e.Choice]
 	c.finish = e.Finish
-	if e.Text == "" && e.Reasoning == "" && e.Tool == nil && len(e.Logprobs) == 0 {
+	if e.Text == "" && e.Reasoning == "" && e.Refusal == "" && e.Tool == nil && len(e.Logprobs) == 0 {
 		return nil
 	}
 	c.called = c.called || e.Tool != nil
+	c.refused = c.refused || e.Refusal != ""
 	if r.promised() {
 		c.text = append(c.text, e.Text...)
 	}
@@ -207,6 +209,11 @@ func (r *run) spent() {
 func (r *run) release(e *upstream.Event) error {
 	if e.Reasoning != "" {
 		if err := r.emit.Reasoning(e.Choice, e.Reasoning); err != nil {
+			return err
+		}
+	}
+	if e.Refusal != "" {
+		if err := r.emit.Refusal(e.Choice, e.Refusal); err != nil {
 			return err
 		}
 	}

@@ -206,6 +206,7 @@ func (w *witness) Start(wire.Head) error               { return nil }
 func (w *witness) Alive() error                        { return nil }
 func (w *witness) Hurry()                              {}
 func (w *witness) Reasoning(int, string) error         { return nil }
+func (w *witness) Refusal(int, string) error           { return nil }
 func (w *witness) Tool(int, *upstream.ToolDelta) error { return nil }
 func (w *witness) Text(_ int, _ string, _ []wire.Logprob) error {
 	if !w.stream {

@@ -11,23 +11,28 @@ import (
 func TestCheckJSON(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		format wire.FormatKind
-		text   string
-		ok     bool
+		format  wire.FormatKind
+		text    string
+		refused bool
+		ok      bool
 	}{
-		{wire.FormatText, "hello", true},
-		{wire.FormatJSONObject, " {\"a\":1}\n", true},
-		{wire.FormatJSONObject, `{"a":`, false},
-		{wire.FormatJSONObject, `[1]`, false},
-		{wire.FormatJSONObject, `{} x`, false},
-		{wire.FormatJSONObject, "```json\n{}\n```", false},
-		{wire.FormatJSONObject, "", false},
-		{wire.FormatJSONSchema, `[1]`, true},
-		{wire.FormatJSONSchema, `"x`, false},
+		{wire.FormatText, "hello", false, true},
+		{wire.FormatJSONObject, " {\"a\":1}\n", false, true},
+		{wire.FormatJSONObject, `{"a":`, false, false},
+		{wire.FormatJSONObject, `[1]`, false, false},
+		{wire.FormatJSONObject, `{} x`, false, false},
+		{wire.FormatJSONObject, "```json\n{}\n```", false, false},
+		{wire.FormatJSONObject, "", false, false},
+		{wire.FormatJSONSchema, `[1]`, false, true},
+		{wire.FormatJSONSchema, `"x`, false, false},
+		{wire.FormatJSONSchema, "", false, false},
+		{wire.FormatJSONSchema, "", true, true},
+		{wire.FormatJSONSchema, `{"x":`, true, false},
+		{wire.FormatJSONObject, "", true, false},
 	}
 	for _, tt := range tests {
-		if err := upstream.CheckJSON(tt.format, tt.text); (err == nil) != tt.ok || !tt.ok && !errors.Is(err, upstream.ErrNotJSON) {
-			t.Errorf("CheckJSON(%s, %q) = %v, want ok %v", tt.format, tt.text, err, tt.ok)
+		if err := upstream.CheckJSON(tt.format, tt.text, tt.refused); (err == nil) != tt.ok || !tt.ok && !errors.Is(err, upstream.ErrNotJSON) {
+			t.Errorf("CheckJSON(%s, %q, %v) = %v, want ok %v", tt.format, tt.text, tt.refused, err, tt.ok)
 		}
 	}
 }

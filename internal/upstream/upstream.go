@@ -28,6 +28,7 @@ type Event struct {
 	Text        string            // whole runes
 	Logprobs    []wire.Logprob    // of the tokens that begin in Text, where they were asked for
 	Reasoning   string            // of models that show how they think
+	Refusal     string            // whole runes of why the model does not answer, instead of Text
 	Tool        *ToolDelta        // a piece of a tool call
 	Completion  int               // tokens of all choices so far, this piece included
 	Cached      int               // tokens of the prompt that were not computed again, if the provider counts itself as it goes

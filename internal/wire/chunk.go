@@ -58,6 +58,12 @@ func (e *ChunkEncoder) AppendContentLogprobs(dst []byte, choice int, text string
 	return e.shutWith(dst, logprobs)
 }
 
+// AppendRefusal appends a chunk with a piece of why the model does not answer.
+func (e *ChunkEncoder) AppendRefusal(dst []byte, choice int, text string) []byte {
+	dst = appendString(append(e.open(dst, choice), `"refusal":`...), text)
+	return e.shut(dst)
+}
+
 // AppendReasoning appends a chunk with a piece of the reasoning of models that
 // show it.
 func (e *ChunkEncoder) AppendReasoning(dst []byte, choice int, text string) []byte {

@@ -46,6 +46,7 @@ func TestChunkEncoder_Golden(t *testing.T) {
 		add(e.AppendContent(nil, 0, "Hel"))
 		add(e.AppendContentLogprobs(nil, 1, "Hi", logprobs()))
 		add(e.AppendReasoning(nil, 0, "hm"))
+		add(e.AppendRefusal(nil, 0, "No."))
 		add(e.AppendKeepAlive(nil, 1))
 		add(e.AppendToolCall(nil, 0, 0, "call_a", "get_weather", true))
 		add(e.AppendToolArguments(nil, 0, 0, `{"city":`))
@@ -61,6 +62,7 @@ func TestChunkEncoder_Golden(t *testing.T) {
 		`{"index":0,"delta":{"content":"Hel"` + end,
 		`{"index":1,"delta":{"content":"Hi"},"logprobs":` + logprobsJSON + `,"finish_reason":null}]`,
 		`{"index":0,"delta":{"reasoning_content":"hm"` + end,
+		`{"index":0,"delta":{"refusal":"No."` + end,
 		`{"index":1,"delta":{` + end,
 		`{"index":0,"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"get_weather","arguments":""}}]` + end,
 		`{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"city\":"}}]` + end,

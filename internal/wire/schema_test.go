@@ -71,7 +71,7 @@ func TestAnswersMatchOpenAPI(t *testing.T) {
 	for _, usage := range []bool{false, true} {
 		e := wire.NewChunkEncoder(h, usage)
 		for _, b := range [][]byte{
-			e.AppendRole(nil, 0), e.AppendContent(nil, 1, "x"), e.AppendContentLogprobs(nil, 0, "Hi", logprobs()), e.AppendReasoning(nil, 0, "x"), e.AppendKeepAlive(nil, 0),
+			e.AppendRole(nil, 0), e.AppendContent(nil, 1, "x"), e.AppendContentLogprobs(nil, 0, "Hi", logprobs()), e.AppendReasoning(nil, 0, "x"), e.AppendRefusal(nil, 0, "No."), e.AppendKeepAlive(nil, 0),
 			e.AppendToolCall(nil, 0, 0, "call_a", "f", true), e.AppendToolArguments(nil, 0, 0, "{}"),
 			e.AppendFinish(nil, 0, wire.FinishLength), e.AppendUsage(nil, wire.Usage{PromptTokens: 1}),
 		} {

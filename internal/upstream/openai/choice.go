@@ -16,12 +16,14 @@ type choice struct {
 
 	runes    wire.RuneJoiner // of the text
 	thoughts wire.RuneJoiner // of the reasoning
+	refusal  wire.RuneJoiner
 	stops    upstream.StopFilter
 	tools    toolCalls
 	meter    meter
 	whole    *strings.Builder // the text so far, when its form must be checked
 	scores   scores
 
+	refused bool
 	stopped bool // by one of our stops
 	finish  wire.FinishReason
 }
@@ -47,6 +49,12 @@ func newChoice(s *stream, index int, m meter) choice {
 func (c *choice) take(p *piece) error {
 	if len(p.reasoning) > 0 {
 		if err := c.emit(upstream.Event{Reasoning: c.thoughts.Join(c.stream.words.text(p.reasoning))}); err != nil {
+			return err
+		}
+	}
+	if len(p.refusal) > 0 {
+		c.refused = true
+		if err := c.emit(upstream.Event{Refusal: c.refusal.Join(c.stream.words.text(p.refusal))}); err != nil {
 			return err
 		}
 	}
@@ -98,6 +106,8 @@ func (c *choice) emit(e upstream.Event) error {
 		}
 	case e.Reasoning != "":
 		c.meter.add(e.Reasoning)
+	case e.Refusal != "":
+		c.meter.add(e.Refusal)
 	}
 	e.Choice = c.index
 	return c.stream.emit(e)
@@ -106,6 +116,9 @@ func (c *choice) emit(e upstream.Event) error {
 // end yields what was held back and settles the reason.
 func (c *choice) end() error {
 	if err := c.emit(upstream.Event{Reasoning: c.thoughts.Flush()}); err != nil {
+		return err
+	}
+	if err := c.emit(upstream.Event{Refusal: c.refusal.Flush()}); err != nil {
 		return err
 	}
 	text, stopped := c.stops.Push(c.runes.Flush())
@@ -130,7 +143,7 @@ func (c *choice) end() error {
 	}
 	// A tool call wins over the form of the text.
 	if c.whole != nil && c.tools.count == 0 {
-		if err := upstream.CheckJSON(c.stream.call.Request.ResponseFormat.Kind, c.whole.String()); err != nil {
+		if err := upstream.CheckJSON(c.stream.call.Request.ResponseFormat.Kind, c.whole.String(), c.refused); err != nil {
 			return fmt.Errorf("%w: %w", errForm, err)
 		}
 	}

@@ -33,6 +33,7 @@ type piece struct {
 	index     int
 	text      []byte
 	reasoning []byte
+	refusal   []byte
 	finish    []byte // empty: not yet
 	tools     []toolPiece
 	logprobs  []wire.Logprob
@@ -72,7 +73,7 @@ func (r *reader) small() bool {
 	bytes, tools := 0, 0
 	for i := range c.pieces[:cap(c.pieces)] {
 		p := &c.pieces[:cap(c.pieces)][i]
-		bytes += cap(p.text) + cap(p.reasoning)
+		bytes += cap(p.text) + cap(p.reasoning) + cap(p.refusal)
 		tools += cap(p.tools)
 		p.logprobs = nil
 		clear(p.tools[:cap(p.tools)])
@@ -197,7 +198,7 @@ func (d *decoder) choice() error {
 		c.pieces = append(c.pieces, piece{})
 	}
 	p := d.piece()
-	*p = piece{text: p.text[:0], reasoning: p.reasoning[:0], finish: p.finish[:0], tools: p.tools[:0]}
+	*p = piece{text: p.text[:0], reasoning: p.reasoning[:0], refusal: p.refusal[:0], finish: p.finish[:0], tools: p.tools[:0]}
 	return d.object(func(d *decoder, name string) (err error) {
 		p := d.piece()
 		switch name {
@@ -222,8 +223,11 @@ func (d *decoder) piece() *piece { return &d.chunk.pieces[len(d.chunk.pieces)-1]
 func (d *decoder) delta(name string) (err error) {
 	p := d.piece()
 	switch name {
-	case "content", "refusal":
+	case "content":
 		p.text, err = d.text(p.text)
+		return err
+	case "refusal":
+		p.refusal, err = d.text(p.refusal)
 		return err
 	case "reasoning_content", "reasoning":
 		// Some servers send both, with the same words.

@@ -59,10 +59,9 @@ func (d *decoder) usage() error {
 	return err
 }
 
-// scores reads the log-probabilities of a piece. Only those of the text are kept: a
-// refusal's come with it as text.
+// scores reads the log-probabilities of a piece. Only those of the text are kept.
 func (d *decoder) scores(name string) error {
-	if name != "content" && name != "refusal" {
+	if name != "content" {
 		return d.dec.SkipValue()
 	}
 	return d.array(func(d *decoder) error {

@@ -64,6 +64,8 @@ func show(e upstream.Event) string {
 
 func showPiece(e upstream.Event) string {
 	switch {
+	case e.Refusal != "":
+		return "refuse " + e.Refusal
 	case e.Finish != "":
 		s := "finish " + string(e.Finish)
 		if u := e.Usage; u != nil {
@@ -219,6 +221,9 @@ func TestGenerate_Text(t *testing.T) {
 		}, "", append(hi[:2:2], "finish stop usage 3 2 1 1")},
 		{"unknown reason", "", events(text("Hel"), text("lo"), finish("abort")), "cut", hi},
 		{"reasoning", "", events(`{"choices":[{"delta":{"reasoning_content":"Hm","reasoning":"Hm"}}]}`, `{"choices":[{"delta":{"reasoning":"m"}}]}`, text("lo"), finish("stop")), "", []string{"think Hm", "think m", "text lo", "finish stop"}},
+		{"refusal", `,"logprobs":true`, events(role, `{"choices":[{"delta":{"refusal":"N"},"logprobs":{"content":null,"refusal":[{"token":"N","logprob":-1}]}}]}`, `{"choices":[{"delta":{"refusal":"o"}}]}`, finish("stop"), usage), "", []string{"refuse N", "refuse o", "finish stop usage 3 2 1 1"}},
+		{"refusal of a schema", `,"response_format":{"type":"json_schema","json_schema":{"name":"x"}}`, events(`{"choices":[{"delta":{"refusal":"No"}}]}`, finish("stop")), "", []string{"refuse No", "finish stop"}},
+		{"refusal in JSON mode", `,"response_format":{"type":"json_object"}`, events(`{"choices":[{"delta":{"refusal":"No"}}]}`, finish("stop")), "failed", []string{"refuse No"}},
 		{"rune in pieces", "", events("{\"choices\":[{\"delta\":{\"content\":\"a\xf0\x9f\"}}]}", "{\"choices\":[{\"delta\":{\"content\":\"\x98\x80b\"}}]}", finish("stop")), "", []string{"text a", "text 😀b", "finish stop"}},
 		{"half a rune at the end", "", events("{\"choices\":[{\"delta\":{\"content\":\"a\xf0\x9f\"}}]}", finish("stop")), "", []string{"text a", "text \xf0\x9f", "finish stop"}},
 		{"escapes", "", events(`{"choices":[{"delta":{"content":"\ud83d\ude00\u00e9\n\t\"\\\/\b\f\r\ud800x\ud800\u0041"}}]}`, finish("stop")), "", []string{"text 😀é\n\t\"\\/\b\f\r\ufffdx\ufffdA", "finish stop"}},

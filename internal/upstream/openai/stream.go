@@ -177,7 +177,7 @@ func runaway(bound int) int { return 2*bound + 64 }
 // emit yields an event that says something. The time that yield takes is not the
 // provider's.
 func (s *stream) emit(e upstream.Event) error {
-	if e.Tool == nil && e.Text == "" && e.Reasoning == "" && len(e.Logprobs) == 0 && e.Finish == "" {
+	if e.Tool == nil && e.Text == "" && e.Reasoning == "" && e.Refusal == "" && len(e.Logprobs) == 0 && e.Finish == "" {
 		return nil
 	}
 	if !s.begun {
