@@ -79,7 +79,7 @@ func common() http.Header {
 	return http.Header{
 		"X-Content-Type-Options":        {"nosniff"},
 		"Access-Control-Allow-Origin":   {"*"},
-		"Access-Control-Expose-Headers": {"x-request-id, idempotent-replayed, retry-after, retry-after-ms, x-ratelimit-limit-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, x-ratelimit-reset-tokens"},
+		"Access-Control-Expose-Headers": {"x-request-id, idempotent-replayed, retry-after, retry-after-ms, x-should-retry, x-ratelimit-limit-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, x-ratelimit-reset-tokens"},
 	}
 }
 
