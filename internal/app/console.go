@@ -79,9 +79,17 @@ func (f front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.calls.ServeHTTP(w, r)
 	case strings.HasPrefix(r.URL.Path, "/admin/v1/"):
 		f.operator.ServeHTTP(w, r)
-	case f.pages.Takes(r):
+	case f.pages.Takes(r) && !strayed(r):
 		f.pages.ServeHTTP(w, r)
 	default:
 		f.calls.ServeHTTP(w, r)
 	}
+}
+
+// strayed says whether a client of the API lists the models without /v1, where the console
+// has a page: it is told so instead of being led to the door for people. A browser sends
+// no key, unless a proxy before it does, and asks for HTML.
+func strayed(r *http.Request) bool {
+	h := r.Header
+	return strings.HasPrefix(r.URL.Path, "/models") && h.Get("Authorization") != "" && !strings.Contains(h.Get("Accept"), "text/html")
 }

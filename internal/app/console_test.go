@@ -57,6 +57,22 @@ func TestConsole(t *testing.T) {
 					t.Errorf("%s is %s, want %s", path, got, want)
 				}
 			}
+			// The page of the models is not for clients that left out /v1.
+			for accept, want := range map[string]int{"application/json": 404, "*/*": 404, "text/html,*/*;q=0.8": 200} {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/models", http.NoBody)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header.Set("Authorization", "Bearer x")
+				req.Header.Set("Accept", accept)
+				res, err := client.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if body := read(t, res.Body); res.StatusCode != want || strings.Contains(body, "Use /v1/models.") != (want == 404) {
+					t.Errorf("/models with a key and Accept %s: %d %s", accept, res.StatusCode, body)
+				}
+			}
 			client.CloseIdleConnections()
 		})
 	}

@@ -179,10 +179,11 @@ func ModelNotFound(model string) *Error {
 // that clients of other interfaces ask for.
 func UnknownURL(method, path string) *Error {
 	message := "Unknown request URL: " + clip(method) + " " + clip(path) + ". Please check the URL for typos."
-	switch strings.TrimRight(path, "/") {
-	case "/chat/completions", "/completions", "/responses", "/v1", "/v1/responses", "/v1/completions", "/v1/embeddings", "/v1/messages", "/v1/chat", "/api/chat":
+	path = strings.TrimRight(path, "/")
+	switch path[strings.LastIndexByte(path, '/')+1:] {
+	case "v1", "chat", "completions", "responses", "embeddings", "messages":
 		message += " Use /v1/chat/completions."
-	case "/models":
+	case "models":
 		message += " Use /v1/models."
 	}
 	return refusal(404, typeInvalidRequest, "unknown_url", message)

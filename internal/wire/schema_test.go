@@ -240,6 +240,8 @@ func TestErrors_Messages(t *testing.T) {
 		{wire.UnknownURL("POST", "/v1/foo"), "Unknown request URL: POST /v1/foo. Please check the URL for typos."},
 		{wire.UnknownURL("POST", "/chat/completions"), "Unknown request URL: POST /chat/completions. Please check the URL for typos. Use /v1/chat/completions."},
 		{wire.UnknownURL("POST", "/v1/responses/"), "Unknown request URL: POST /v1/responses/. Please check the URL for typos. Use /v1/chat/completions."},
+		{wire.UnknownURL("POST", "/v1/v1/chat/completions"), "Unknown request URL: POST /v1/v1/chat/completions. Please check the URL for typos. Use /v1/chat/completions."},
+		{wire.UnknownURL("GET", "/"), "Unknown request URL: GET /. Please check the URL for typos."},
 		{wire.UnknownURL("GET", "/models"), "Unknown request URL: GET /models. Please check the URL for typos. Use /v1/models."},
 		{wire.MethodNotAllowed("GET", "/v1/chat/completions", "POST"), "Not allowed to GET on /v1/chat/completions. Use POST."},
 		{wire.BodyTooLarge(16 << 20), "Request body too large: the limit is 16777216 bytes."},
