@@ -116,6 +116,15 @@ await check('parse of an answer cut at its length', async () => {
   const e = await rejects(client.chat.completions.parse(ask('length', { response_format: zodResponseFormat(Place, 'place') })));
   truth(e instanceof LengthFinishReasonError, e);
 });
+await check('parse of a refusal', async () => {
+  const { message } = (await client.chat.completions.parse(ask('refusal', { response_format: zodResponseFormat(Place, 'place') }))).choices[0];
+  equal([message.refusal, message.parsed, message.content], ['I cannot do that.', null, null]);
+});
+await check('parse of a refusal in the stream helper', async () => {
+  const runner = client.chat.completions.stream(ask('refusal', { response_format: zodResponseFormat(Place, 'place') }));
+  const { message } = (await runner.finalChatCompletion()).choices[0];
+  equal([message.refusal, message.parsed], ['I cannot do that.', null]);
+});
 await check('length', async () => {
   const c = await client.chat.completions.create(ask('length'));
   equal([c.choices[0].message.content, c.choices[0].finish_reason], ['Hello, dear', 'length']);

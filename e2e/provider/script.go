@@ -14,13 +14,14 @@ import (
 const (
 	words    = "Hello, dear friend: 1 < 2 & é 🙂."
 	thoughts = "The user greets me."
+	refusal  = "I cannot do that."
 	object   = `{"city":"Rome","temp":21}`
 )
 
 // Scripts are the models that the provider has.
 func Scripts() []string {
 	return []string{
-		"text", "choices", "slow", "reasoning", "tools", "tools-whole", "tools-text", "tools-cut", "tools-length", "json", "no-json", "no-usage", "length", "filter",
+		"text", "choices", "slow", "reasoning", "tools", "tools-whole", "tools-text", "tools-cut", "tools-length", "json", "no-json", "refusal", "no-usage", "length", "filter",
 		"endless", "hold", "cut", "fault", "stall", "flaky", "flaky-inside", "unstopped", "status-429", "status-500", "too-long",
 	}
 }
@@ -68,6 +69,13 @@ func (a *answer) play() {
 		a.finish("length", true)
 	case "json":
 		a.json()
+	case "refusal":
+		a.delta(map[string]any{"role": "assistant", "content": "", "refusal": nil})
+		for _, piece := range strings.SplitAfter(refusal, " ") {
+			a.delta(map[string]any{"refusal": piece})
+		}
+		a.completion += 4
+		a.finish("stop", true)
 	case "no-json":
 		a.say("Rome is warm, 21 degrees.", 7)
 		a.finish("stop", true)
@@ -75,9 +83,8 @@ func (a *answer) play() {
 		a.say(words, 5)
 		a.finish("stop", false)
 	case "length":
-		// An answer in JSON ends at its length, too, when only blanks are missing.
 		if a.request.ResponseFormat.Type != "" {
-			a.say(object, 9)
+			a.say("Sure:\n```json\n{\"city\": \"Rome\", \"te", 9)
 		} else {
 			a.say("Hello, dear", 3)
 		}

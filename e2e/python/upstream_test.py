@@ -203,8 +203,31 @@ def _():
         client.chat.completions.parse(model="length", messages=MESSAGES, response_format=Place)
     except openai.LengthFinishReasonError as e:
         assert e.completion.usage.completion_tokens == 9, e.completion
+        equal(json.loads(e.completion.choices[0].message.content), {"city": "Rome", "te": None})
     else:
         raise AssertionError("parsed")
+
+
+@check("json_object cut at its length, in a stream")
+def _():
+    stream = client.chat.completions.create(model="length", messages=MESSAGES, stream=True, response_format={"type": "json_object"})
+    chunks = [c.choices[0] for c in stream]
+    equal(json.loads("".join(c.delta.content or "" for c in chunks)), {"city": "Rome", "te": None})
+    equal(chunks[-1].finish_reason, "length")
+
+
+@check("parse of a refusal")
+def _():
+    m = client.chat.completions.parse(model="refusal", messages=MESSAGES, response_format=Place).choices[0].message
+    equal((m.refusal, m.parsed, m.content), ("I cannot do that.", None, None))
+
+
+@check("parse of a refusal in the stream helper")
+def _():
+    with client.chat.completions.stream(model="refusal", messages=MESSAGES, response_format=Place) as s:
+        kinds = {e.type for e in s}
+        m = s.get_final_completion().choices[0].message
+    equal((m.refusal, m.parsed, "refusal.done" in kinds), ("I cannot do that.", None, True))
 
 
 for script in ("cut", "fault"):

@@ -3,7 +3,6 @@ package openai
 import (
 	"cmp"
 	"fmt"
-	"strings"
 
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/wire"
@@ -20,8 +19,9 @@ type choice struct {
 	stops    upstream.StopFilter
 	tools    toolCalls
 	meter    meter
-	whole    *strings.Builder // the text so far, when its form must be checked
+	guard    *upstream.JSONGuard // nil when any text will do
 	scores   scores
+	late     []wire.Logprob // of what the guard holds back
 
 	refused bool
 	stopped bool // by one of our stops
@@ -40,7 +40,7 @@ func newChoice(s *stream, index int, m meter) choice {
 	}
 	c.tools = newToolCalls(req, emit)
 	if req.ResponseFormat.Kind != wire.FormatText {
-		c.whole = new(strings.Builder)
+		c.guard = upstream.NewJSONGuard(req.ResponseFormat.Kind)
 	}
 	return c
 }
@@ -90,20 +90,34 @@ func (c *choice) takeText(p *piece) error {
 	if stopped {
 		c.stopped, c.finish = true, wire.FinishStop
 	}
-	return c.emit(upstream.Event{Text: text, Logprobs: c.scores.release(len(text))})
+	return c.say(text, c.scores.release(len(text)))
 }
 
-// emit counts an event and yields it.
+// say counts text and yields what of it is for the caller.
+func (c *choice) say(text string, logprobs []wire.Logprob) error {
+	c.meter.add(text)
+	if c.guard != nil {
+		text = c.guard.Push(text)
+		switch {
+		case c.guard.Broken():
+			return fmt.Errorf("%w: %w", errForm, upstream.ErrNotJSON)
+		case text != "":
+			logprobs, c.late = append(c.late, logprobs...), nil
+		case c.guard.Open():
+			logprobs, c.late = nil, append(c.late, logprobs...)
+		default: // it stands around the value
+			logprobs = nil
+		}
+	}
+	return c.emit(upstream.Event{Text: text, Logprobs: logprobs})
+}
+
+// emit counts an event, but for its text, and yields it.
 func (c *choice) emit(e upstream.Event) error {
 	switch {
 	case e.Tool != nil:
 		c.meter.add(e.Tool.Name)
 		c.meter.add(e.Tool.Arguments)
-	case e.Text != "":
-		c.meter.add(e.Text)
-		if c.whole != nil {
-			c.whole.WriteString(e.Text)
-		}
 	case e.Reasoning != "":
 		c.meter.add(e.Reasoning)
 	case e.Refusal != "":
@@ -125,11 +139,11 @@ func (c *choice) end() error {
 	if !stopped {
 		text += c.stops.Flush()
 	}
-	e := upstream.Event{Text: text, Logprobs: c.scores.release(len(text))}
+	logprobs := c.scores.release(len(text))
 	if !stopped {
-		e.Logprobs = append(e.Logprobs, c.scores.flush()...)
+		logprobs = append(logprobs, c.scores.flush()...)
 	}
-	if err := c.emit(e); err != nil {
+	if err := c.say(text, logprobs); err != nil {
 		return err
 	}
 	if err := c.tools.shut(c.finish == wire.FinishLength); err != nil {
@@ -141,13 +155,25 @@ func (c *choice) end() error {
 	case c.tools.count == 0 && c.finish == wire.FinishToolCalls:
 		c.finish = wire.FinishStop
 	}
-	// A tool call wins over the form of the text.
-	if c.whole != nil && c.tools.count == 0 {
-		if err := upstream.CheckJSON(c.stream.call.Request.ResponseFormat.Kind, c.whole.String(), c.refused); err != nil {
-			return fmt.Errorf("%w: %w", errForm, err)
-		}
+	return c.form()
+}
+
+// form gives the answer the form that was asked for. A tool call wins over it, and so
+// does a refusal, but in JSON mode. What the model ended is not completed for it: only
+// what a bound, a stop or a filter cut off.
+func (c *choice) form() error {
+	req := c.stream.call.Request
+	switch {
+	case c.guard == nil, c.guard.Whole(), c.tools.count > 0:
+		return nil
+	case c.refused && !c.guard.Begun() && req.ResponseFormat.Kind == wire.FormatJSONSchema:
+		return nil
 	}
-	return nil
+	rest, ok := c.guard.Close()
+	if cut := c.finish != wire.FinishStop || c.stopped || len(req.Stop) > 0; !cut || !ok {
+		return fmt.Errorf("%w: %w", errForm, upstream.ErrNotJSON)
+	}
+	return c.emit(upstream.Event{Text: rest})
 }
 
 // scores holds log-probabilities until the text of their tokens is shown: what a stop

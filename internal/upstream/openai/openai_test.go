@@ -325,9 +325,23 @@ func TestGenerate_JSONMode(t *testing.T) {
 	const whole, stream = `,"response_format":{"type":"json_object"}`, `,"stream":true,"response_format":{"type":"json_object"}`
 	runStreamTests(t, []streamTest{
 		{"object", whole, events(text(`{"a"`), text(`:1}`), finish("stop")), "", []string{`text {"a"`, "text :1}", "finish stop"}},
-		{"no JSON", whole, events(text(`Sure!`), finish("stop")), "failed", []string{"text Sure!"}},
-		{"cut at the length", whole, events(text(`{"a"`), finish("length")), "failed", []string{`text {"a"`}},
-		{"no JSON in a stream", stream, events(text(`Sure!`), finish("stop")), "cut", []string{"text Sure!"}},
+		{"fenced", stream, events(text("Sure:\n```js"), text("on\n{\"a\":1}\n``"), text("`"), finish("stop"), usage), "", []string{`text {"a":1}`, "finish stop usage 3 2 1 1"}},
+		{"no JSON", whole, events(text(`Sure!`), finish("stop")), "failed", nil},
+		{"no JSON in a stream", stream, events(text(`Sure!`), finish("stop")), "failed", nil},
+		{"broken", whole, events(text(`{"a":1,`), text(`}`), text(`no`), finish("stop")), "failed", []string{`text {"a":1`}},
+		{"broken in a stream", stream, events(text(`{"a":1,`), text(`}`), text(`no`), finish("stop")), "cut", []string{`text {"a":1`}},
+		{"not ended", stream, events(text(`{"a":1`), finish("stop")), "cut", []string{`text {"a":1`}},
+		{"cut at the length", stream, events(text(`{"a":[1,`), finish("length"), usage), "", []string{`text {"a":[1`, "text ]}", "finish length usage 3 2 1 1"}},
+		{"cut before it began", whole, events(`{"choices":[{"delta":{"reasoning":"Hm"}}]}`, finish("length")), "", []string{"think Hm", "text {}", "finish length"}},
+		{"cut by a filter", whole, events(text(`{"a":"b`), finish("content_filter")), "", []string{`text {"a":"b`, `text "}`, "finish content_filter"}},
+		{"cut by a stop", whole + `,"stop":"END"`, events(text(`{"a":"bEN`), text(`D"}`), finish("stop")), "", []string{`text {"a":"b`, `text "}`, "finish stop"}},
+		{"cut by the provider's stop", whole + `,"stop":"END"`, events(text(`{"a":"b`), finish("stop")), "", []string{`text {"a":"b`, `text "}`, "finish stop"}},
+		{"cut in a rune", whole, events("{\"choices\":[{\"delta\":{\"content\":\"{\\\"a\\\":\\\"\xf0\x9f\"}}]}", finish("length")), "", []string{`text {"a":"`, "text \xf0\x9f", `text "}`, "finish length"}},
+		{"log-probabilities", stream + `,"logprobs":true`, events(scored("Sure ", "Sure "), scored("{", "{"), scored(",x", ",", "x")), "cut", []string{`text { {{ -0.5 "" 0}`}},
+		{
+			"log-probabilities of what was held", stream + `,"logprobs":true`, events(scored("Sure ", "Sure "), scored(`{"a":1`, `{"a":1`), scored(",", ","), scored(`"b":2}`, `"b":2}`), scored(" ok", " ok"), finish("stop")), "",
+			[]string{`text {"a":1 {{"a":1 -0.5 "" 0}`, `text ,"b":2} {, -0.5 "" 0} {"b":2} -0.5 "" 0}`, "finish stop"},
+		},
 		{"a call wins", stream + withTools[len(`,"stream":true`):], events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f"}`), finish("stop")), "", []string{"call 0 call_a f", "args 0 {}", "finish tool_calls"}},
 	})
 }
