@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -71,8 +72,13 @@ func (h *health) serves(t catalog.Target, now time.Time) bool {
 
 // note counts a call that ended now. f is nil for one that did not fail by the target's fault.
 func (h *health) note(t catalog.Target, f *upstream.Failure, now time.Time) {
-	if f != nil && f.Class == upstream.Busy {
-		return // our own engine has more to do than it can, and is well
+	if f != nil {
+		if f.Class == upstream.Busy {
+			return // our own engine has more to do than it can, and is well
+		}
+		if _, callers := errors.AsType[*upstream.Rejected](f); callers {
+			f = nil // no account may shut a target to the others by what it asks for
+		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -183,6 +183,7 @@ func TestHealth_Ejects(t *testing.T) {
 		{"two of three", []error{retry, retry, nil}, 20, []string{"a unreachable"}},
 		{"our own queue is full", []error{busy}, 100, nil},
 		{"callers' faults", []error{rejected}, 100, nil},
+		{"callers' faults that another target may not see", []error{&upstream.Failure{Class: upstream.Failed, Err: rejected}}, 100, nil},
 		{"five in a row", []error{retry}, 5, []string{"a unreachable"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

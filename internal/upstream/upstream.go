@@ -102,7 +102,9 @@ const (
 	Cut         Class = "cut"        // the answer broke off
 )
 
-// Failure is a provider's failure. Its text is for the log, never for a client.
+// Failure is a provider's failure. Its text is for the log, never for a client. One that
+// wraps [*Rejected] says nothing against the provider, which does not take what the caller
+// asks for: another may, and where none does the answer is the caller's.
 type Failure struct {
 	Class Class
 	Err   error

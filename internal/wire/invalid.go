@@ -210,6 +210,12 @@ func UnsupportedParameter(path string) *Error {
 	return invalid("unsupported_parameter", path, "Unsupported parameter: '"+path+"' is not supported with this model.")
 }
 
+// ValueRefused is the 400 for a field that what runs the model does not take as the client
+// set it.
+func ValueRefused(path string) *Error {
+	return invalid("unsupported_value", path, "Unsupported value: this model does not take '"+clip(path)+"' as it was given.")
+}
+
 // UnsupportedContent is the 400 for part number part of message number message
 // when the model takes text only; kind is the type of the part.
 func UnsupportedContent(message, part int, kind string) *Error {

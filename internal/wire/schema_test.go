@@ -140,7 +140,7 @@ func everyError() []*wire.Error {
 		wire.Internal(), wire.LedgerUnavailable(),
 		wire.UpstreamFailed(), wire.UpstreamCut(), wire.UpstreamTimeout(), wire.UpstreamOverloaded(), wire.Overloaded(2 * time.Second),
 		wire.MaxTokensTooLarge("max_tokens", 2, 1), wire.MaxTokensAbovePlan("max_tokens", 2, 1), wire.ContextLengthExceeded(1, 2, true), wire.JSONWordMissing(),
-		wire.UnsupportedParameter("tools"), wire.UnsupportedContent(0, 1, "image_url"),
+		wire.UnsupportedParameter("tools"), wire.UnsupportedContent(0, 1, "image_url"), wire.ValueRefused("tools"),
 	}
 }
 
@@ -184,6 +184,7 @@ func TestErrors_Table(t *testing.T) {
 400 invalid_request_error context_length_exceeded
 400 invalid_request_error invalid_value
 400 invalid_request_error unsupported_parameter
+400 invalid_request_error unsupported_value
 400 invalid_request_error unsupported_value`), "\n")
 	rate := regexp.MustCompile(`(?i)rate[\s_-]*limit`)
 	for i, e := range everyError() {

@@ -35,6 +35,7 @@ type fault struct {
 	Message string
 	Type    string
 	Code    string
+	Param   string
 	// Of llama-server.
 	Prompt, Window int
 }
@@ -63,6 +64,7 @@ func parseFault(body []byte) fault {
 		Message string          `json:"message"`
 		Type    string          `json:"type"`
 		Code    json.RawMessage `json:"code"`
+		Param   string          `json:"param"`
 		Prompt  int             `json:"n_prompt_tokens"`
 		Window  int             `json:"n_ctx"`
 	}
@@ -85,7 +87,7 @@ func parseFault(body []byte) fault {
 	if o.Message == "" {
 		o.Message = string(body)
 	}
-	return fault{Message: o.Message, Type: o.Type, Code: strings.Trim(string(o.Code), `"`), Prompt: o.Prompt, Window: o.Window}
+	return fault{Message: o.Message, Type: o.Type, Code: strings.Trim(string(o.Code), `"`), Param: o.Param, Prompt: o.Prompt, Window: o.Window}
 }
 
 // Providers word it in many ways; these are the servers' own sources and the hosted
@@ -179,6 +181,9 @@ func (p *Provider) classify(status int, body []byte, wait time.Duration) error {
 		if p.transport.tls == nil && aboutHTTPS.MatchString(f.Message) {
 			failure.Err = errSpeaksTLS
 		}
+		if param := f.asked(); param != "" {
+			failure.Err = &upstream.Rejected{Answer: wire.ValueRefused(param), Err: failure.Err}
+		}
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound:
 		failure.Class = upstream.Denied
 	case http.StatusTooManyRequests:
@@ -198,6 +203,19 @@ func (p *Provider) classify(status int, body []byte, wait time.Duration) error {
 		}
 	}
 	return failure
+}
+
+// paths are the fields that are sent only when, and as, the caller sets them, with what a
+// provider may name inside of them. What it says of others is about how we ask.
+var paths = regexp.MustCompile(`^(?:(messages)\b.*|((?:frequency_penalty|logit_bias|logprobs|n|parallel_tool_calls|presence_penalty|reasoning_effort|response_format|seed|stop|temperature|tool_choice|tools|top_logprobs|top_p)(?:[.\[][\w.\[\]-]{0,48})?))$`)
+
+// asked is the caller's field that a provider does not take as it is, or "". Of messages
+// it has no number: ours may be among them.
+func (f fault) asked() string {
+	if m := paths.FindStringSubmatch(f.Param); m != nil {
+		return m[1] + m[2]
+	}
+	return ""
 }
 
 // words is the provider's message where it is about our account or its own trouble.

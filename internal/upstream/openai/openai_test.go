@@ -455,6 +455,30 @@ func TestGenerate_Rejected(t *testing.T) {
 	}
 }
 
+// A 400 is the caller's when it names a field that the caller set; a target behind may take
+// it. What it says of anything else is about how we ask.
+func TestGenerate_FieldRefused(t *testing.T) {
+	t.Parallel()
+	for param, want := range map[string]string{
+		`"temperature"`: "temperature", `"tools[1].function.parameters"`: "tools[1].function.parameters", `"response_format"`: "response_format",
+		`"messages[3].name"`: "messages", `"messages.[0].content"`: "messages", `"logit_bias"`: "logit_bias",
+		`"max_tokens"`: "", `"stream_options"`: "", `"model"`: "", `"temperature and ` + secret + `"`: "", `"nonsense"`: "", `null`: "", `5`: "",
+	} {
+		for _, status := range []int{400, 422} {
+			p := newProvider(t, upstreamtest.NewHTTP(t, answer(status, "application/json", "", `{"error":{"message":"no `+secret+`","type":"invalid_request_error","param":`+param+`,"code":"x"}}`)), nil)
+			_, err := generate(t.Context(), p, newCall(t, ""))
+			failure, ok := errors.AsType[*upstream.Failure](err)
+			if !ok || failure.Class != upstream.Failed || failure.Retryable {
+				t.Errorf("%s: %v, want a failure that is not tried again here", param, err)
+			}
+			e, refused := errors.AsType[*wire.Error](err)
+			if refused != (want != "") || refused && (e.Status != 400 || e.Code != "unsupported_value" || *e.Param != want || strings.Contains(e.Message, secret)) {
+				t.Errorf("%s: %+v of %v, want %q", param, e, err, want)
+			}
+		}
+	}
+}
+
 func TestGenerate_SmallerBound(t *testing.T) {
 	t.Parallel()
 	s := upstreamtest.NewHTTP(t, func(e *upstreamtest.Exchange) {
