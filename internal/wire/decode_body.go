@@ -141,7 +141,7 @@ func (d *decoder) field(f field) {
 	case fieldModalities:
 		d.modalities()
 	case fieldReasoningEffort:
-		r.ReasoningEffort = d.textOrIgnored()
+		r.ReasoningEffort = effort(d.textOrIgnored())
 	case fieldUser:
 		r.User = d.textOrIgnored()
 	}
@@ -286,4 +286,14 @@ func (d *decoder) textOrIgnored() string {
 		return ""
 	}
 	return string(d.unquote(d.scalar()))
+}
+
+// effort drops a word that is none of the convention's: clients have their own, and a
+// provider would refuse the call.
+func effort(word string) string {
+	switch word {
+	case "none", "minimal", "low", "medium", "high", "xhigh", "max":
+		return word
+	}
+	return ""
 }

@@ -129,6 +129,16 @@ func TestDecodeChat_Everything(t *testing.T) {
 	}
 }
 
+// Words for the effort that only some client knows are dropped: no provider takes them.
+func TestDecodeChat_ReasoningEffort(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{`"minimal"`: "minimal", `"xhigh"`: "xhigh", `"ultra"`: "", `"LOW"`: "", `""`: "", `5`: "", `{"a":1}`: ""} {
+		if got := decode(t, body(`"reasoning_effort":`+given)).ReasoningEffort; got != want {
+			t.Errorf("%s is %q, want %q", given, got, want)
+		}
+	}
+}
+
 func TestDecodeChat_LastNestedNameWins(t *testing.T) {
 	t.Parallel()
 	got := decode(t, talk(`{"role":"system","content":"a","role":"user","content":"b","content":[{"type":"text","text":"c","text":"d"}]}`))

@@ -48,7 +48,7 @@ type ChatRequest struct {
 	ParallelToolCalls bool
 	ResponseFormat    ResponseFormat
 
-	// ReasoningEffort is passed on unchecked; "" when absent or not a string.
+	// ReasoningEffort is one of the convention's words; "" when absent or anything else.
 	ReasoningEffort string
 	// User is the client's own end-user id; "" when absent or not a string.
 	User string
