@@ -202,29 +202,38 @@ func TestGenerate_CheckedTools(t *testing.T) {
 }
 
 // Words are due behind a result, and when no tool may be called; else an answer that may
-// be a call leans towards it.
+// be a call leans towards it, or away from one that does not fit.
 func TestGenerate_Lead(t *testing.T) {
 	t.Parallel()
 	_, e := open(t, engine.Options{})
 	again := ask(wire.ToolAuto, "")
 	again.Messages = append(again.Messages, wire.Message{Role: wire.RoleAssistant, ToolCalls: []wire.ToolCall{{ID: "1", Name: "g"}}}, wire.Message{Role: wire.RoleTool, ToolCallID: "1", Content: "noon"})
 	for _, c := range []struct {
-		name  string
-		req   *wire.ChatRequest
-		leans bool
+		name   string
+		req    *wire.ChatRequest
+		tokens int
+		leans  float64
 	}{
-		{"auto", ask(wire.ToolAuto, ""), true},
-		{"auto or a value", ask(wire.ToolAuto, wire.FormatJSONObject), true},
-		{"required", ask(wire.ToolRequired, ""), false},
-		{"none", ask(wire.ToolNone, ""), false},
-		{"plain", ask("", ""), false},
-		{"behind a result", again, false},
+		{"auto", ask(wire.ToolAuto, ""), 100, 3},
+		{"auto or a value", ask(wire.ToolAuto, wire.FormatJSONObject), 100, 3},
+		{"required", ask(wire.ToolRequired, ""), 100, 0},
+		{"none", ask(wire.ToolNone, ""), 100, 0},
+		{"plain", ask("", ""), 100, 0},
+		{"behind a result", again, 100, 0},
+		{"no room for a call", ask(wire.ToolAuto, ""), 20, -100},
+		{"no room for a call, but for a value", ask(wire.ToolAuto, wire.FormatJSONObject), 20, -100},
 	} {
 		s := &scripted{Engine: e, attempts: [][][]string{{{"Hello"}}}, finish: "stop"}
-		answer(t, local.New(s), c.req, 3)
-		lead := s.asked[0].Lead
-		if (len(lead) == 1) != c.leans {
-			t.Errorf("%s: Lead is %v", c.name, lead)
+		call := &upstream.Call{Owner: "a", Request: c.req, MaxTokens: c.tokens, Seed: 3}
+		if err := local.New(s).Generate(t.Context(), call, func(upstream.Event) error { return nil }); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		sum := 0.0
+		for _, bias := range s.asked[0].Lead {
+			sum += bias
+		}
+		if sum != c.leans {
+			t.Errorf("%s: Lead is %v, want %v", c.name, s.asked[0].Lead, c.leans)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/parley-ai/parley/engine"
@@ -23,6 +24,8 @@ type form struct {
 	calls  *grammar.CallOptions
 	marker string
 	least  int
+	// room is what the shortest call takes behind words, its mark included.
+	room int
 	// checks hold what the grammars do not enforce; nil: nothing.
 	checks *checks
 }
@@ -107,12 +110,32 @@ func (p *Provider) newForm(req *wire.ChatRequest) (*form, error) {
 	case req.ToolChoice.Mode != wire.ToolAuto:
 		e.Else, f.value, f.least = nil, nil, calls.Least()
 	case f.value != nil:
-		f.marker, f.least = callOpen, min(f.value.Least(), calls.Least())
+		f.marker, f.least, f.room = callOpen, min(f.value.Least(), calls.Least()), calls.Least()
 	default:
-		f.marker, e.Marker = callOpen, callOpen
+		f.marker, e.Marker, f.room = callOpen, callOpen, spelling(vocab, callOpen)+calls.Least()
 	}
 	f.engine = e
 	return f, nil
+}
+
+// spelling is the fewest tokens that make up text.
+func spelling(vocab *grammar.Vocab, text string) int {
+	var pieces []string
+	for id := range int32(vocab.Size()) {
+		if b := vocab.Piece(id); len(b) > 0 && len(b) <= len(text) && strings.Contains(text, string(b)) {
+			pieces = append(pieces, string(b))
+		}
+	}
+	fewest := make([]int, len(text)+1) // of the text from there on
+	for at := len(text) - 1; at >= 0; at-- {
+		fewest[at] = len(text)
+		for _, piece := range pieces {
+			if strings.HasPrefix(text[at:], piece) {
+				fewest[at] = min(fewest[at], 1+fewest[at+len(piece)])
+			}
+		}
+	}
+	return fewest[0]
 }
 
 // addValue compiles the grammar of a response format.

@@ -82,9 +82,8 @@ func (p *Provider) Generate(ctx context.Context, call *upstream.Call, yield func
 		return &upstream.Rejected{Answer: wire.MaxTokensTooSmall(call.Request.MaxTokensParam, r.MaxTokens, f.least), Err: engine.ErrRequest}
 	}
 	g.request.Stop, g.request.Constraint = nil, f.engine.Constraint
-	// Behind the result of a call it is words that are due, or agents would go round.
-	if f.marker != "" && call.Request.Messages[len(call.Request.Messages)-1].Role == wire.RoleUser {
-		if g.request.Lead, err = p.lead(); err != nil {
+	if f.marker != "" {
+		if g.request.Lead, err = p.lead(f, call.Request, r.MaxTokens); err != nil {
 			return &upstream.Failure{Class: upstream.Failed, Err: err}
 		}
 	}
@@ -124,15 +123,27 @@ func (p *Provider) request(call *upstream.Call) (engine.Request, error) {
 	return r, nil
 }
 
-// lead leans towards a call.
-func (p *Provider) lead() (map[int32]float64, error) {
+// never is the bias of a token that is not wanted.
+const never = -100
+
+// lead leans towards a call, and away from one that does not fit: its mark could not be
+// completed, and a model that has begun it writes the rest of a call in words. Behind the
+// result of a call it is words that are due, or agents would go round.
+func (p *Provider) lead(f *form, req *wire.ChatRequest, maxTokens int) (map[int32]float64, error) {
+	lean := p.words.lean
+	switch {
+	case maxTokens < f.room:
+		lean = never
+	case req.Messages[len(req.Messages)-1].Role != wire.RoleUser:
+		return nil, nil //nolint:nilnil // it leans to neither
+	}
 	vocab, err := p.engine.Vocab()
 	if err != nil {
 		return nil, err
 	}
 	for id := range int32(vocab.Size()) {
 		if string(vocab.Piece(id)) == callOpen[:1] {
-			return map[int32]float64{id: p.words.lean}, nil
+			return map[int32]float64{id: lean}, nil
 		}
 	}
 	return nil, nil //nolint:nilnil // the vocabulary begins calls by another token
