@@ -41,7 +41,7 @@ func remoteConfig(p *provider.Provider, keys string) string {
   - {id: narrow, concurrency: 1}
 upstreams:
   - {id: patient, kind: openai, base_url: %q, api_key: sk-provider, retries: 2%s}
-  - {id: plain, kind: openai, base_url: %q, retries: 0, timeouts: {first_token: 30s}%s}
+  - {id: plain, kind: openai, base_url: %q, retries: 0, timeouts: {connect: 30s, first_token: 30s}%s}
   - {id: hasty, kind: openai, base_url: %q, retries: 0, timeouts: {first_token: 300ms}%s}
 models:
 `, p.URL, keys, p.URL, keys, p.URL, keys)

@@ -180,6 +180,9 @@ func TestTLS_NotReached(t *testing.T) {
 	}
 	upstreams := map[string]string{}
 	for name, c := range cases {
+		if name != "silent" {
+			c.keys += ", timeouts: {connect: 20s}"
+		}
 		upstreams[name] = fmt.Sprintf("base_url: %q, retries: 1%s", c.url, c.keys)
 	}
 	s := startOverTLS(t, upstreams, "SSL_CERT_FILE="+a.file, "SSL_CERT_DIR=/none")

@@ -255,7 +255,7 @@ func TestDial_Stall(t *testing.T) {
 		"TLS was not agreed on within the time to ": {&url.URL{Scheme: "http", Host: "proxy.test:3128"}, "HTTP/1.1 200 Connection established\r\n\r\n"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := newProvider(t, &upstreamtest.HTTP{URL: "https://provider.test/v1"}, func(o *Options) { o.Proxy = c.proxy })
+			p := newProvider(t, &upstreamtest.HTTP{URL: "https://provider.test/v1"}, func(o *Options) { o.Proxy, o.Timeouts = c.proxy, Timeouts{} })
 			var served sync.WaitGroup
 			p.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 				ours, theirs := net.Pipe()

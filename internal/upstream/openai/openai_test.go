@@ -24,7 +24,8 @@ const secret = "sk-provider-secret"
 
 func newProvider(t testing.TB, s *upstreamtest.HTTP, change func(*Options)) *Provider {
 	t.Helper()
-	o := Options{BaseURL: s.URL, APIKey: secret, Counter: bytesCounter{}}
+	// A busy machine may need long for a handshake.
+	o := Options{BaseURL: s.URL, APIKey: secret, Counter: bytesCounter{}, Timeouts: Timeouts{Connect: time.Minute}}
 	if change != nil {
 		change(&o)
 	}
