@@ -164,6 +164,7 @@ func (x *examination) books(ctx context.Context, running bool) {
 	x.add("books", Fine, fmt.Sprintf("Balanced: %s, %s, %s.", english.Plural(i.Report.Accounts, "account"), english.Plural(i.Report.Entries, "entry"), english.Plural(len(i.Report.Invariants), "invariant")), "")
 	x.proof(i.Proof, running)
 	x.leftovers(i, running)
+	x.payments(i.Undecided)
 	x.clock(i.Newest)
 }
 
@@ -196,6 +197,18 @@ func (x *examination) leftovers(i store.Inspection, running bool) {
 		x.add("holds", Noted, "The last process was killed; no stream was left open.", "The next start clears up; nothing else is to be done.")
 	default:
 		x.add("holds", Fine, "Nothing is left of the last process.", "")
+	}
+}
+
+// payments are what went back of payments and nobody has decided yet.
+func (x *examination) payments(list []store.Undecided) {
+	for _, u := range list {
+		x.add("payments", Wrong, fmt.Sprintf("%s of account %s: %s.", u.At.Format(time.RFC3339), u.Name, u.Reason),
+			fmt.Sprintf("Look at it in Stripe's dashboard and take what it is worth, at most the %s IU that the payment brought: parley credit adjust %s -AMOUNT --reason %q",
+				u.Credit, u.AccountID, u.Part))
+	}
+	if len(list) == 0 {
+		x.add("payments", Fine, "None that went back waits for a decision.", "")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/config"
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
@@ -89,7 +90,7 @@ func TestExamine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fine := map[string]Standing{"directory": Fine, "lock": Fine, "disk": Fine, "schema": Fine, "books": Fine, "proof": Fine, "holds": Fine, "clock": Fine}
+	fine := map[string]Standing{"directory": Fine, "lock": Fine, "disk": Fine, "schema": Fine, "books": Fine, "proof": Fine, "holds": Fine, "payments": Fine, "clock": Fine}
 	expect := func(what string, free uint64, now time.Time, other map[string]Standing, words ...string) {
 		t.Helper()
 		want := maps.Clone(fine)
@@ -133,6 +134,25 @@ func TestExamine(t *testing.T) {
 	expect("little room", leastFree+1, now, map[string]Standing{"disk": Noted})
 	expect("no room", leastFree-1, now, map[string]Standing{"disk": Wrong})
 	expect("a clock set back", plenty, now.Add(-time.Hour), map[string]Standing{"clock": Wrong}, "set back by 1h0m0s")
+
+	if off, err = OpenOffline(t.Context(), c, false); err != nil {
+		t.Fatal(err)
+	}
+	back := ledger.Reversal{
+		Payment: ledger.Payment{AccountID: who.ID, Source: "stripe:pi_1", Credit: money.IU}, Source: "stripe:evt_1", Part: "dp_1",
+		ByHand: true, Action: audit.PaymentDispute, Reason: "dispute dp_1: 400 cannot be compared",
+	}
+	if _, err := off.rooms.ledger.Grant(t.Context(), ledger.Grant{AccountID: who.ID, Amount: money.IU, Source: "stripe:pi_1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := off.rooms.ledger.Reverse(t.Context(), back); err != nil {
+		t.Fatal(err)
+	}
+	if err := off.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expect("a dispute in another currency", plenty, now, map[string]Standing{"payments": Wrong},
+		"of account Acme: dispute dp_1: 400 cannot be compared.", "at most the 1 IU", "parley credit adjust "+who.ID+` -AMOUNT --reason "dp_1"`)
 
 	part := filepath.Join(dir, store.FileName+".restoring")
 	if err := os.WriteFile(part, nil, 0o600); err != nil {

@@ -53,7 +53,8 @@ type Grant struct {
 	Note      string
 	Source    string // unique per account; empty for a grant that may repeat
 	RequestID string // of the charge that a Refund gives back
-	Paid      int64  // for it, in the smallest unit of the payment's currency; 0 where nobody says
+	Paid      int64  // for it, in the smallest unit of Currency; 0 where nobody says
+	Currency  string // of Paid: three letters, in lower case
 	Actor     string // set by Grant
 	Origin    string // the same; only the audit log keeps it
 	CreatedAt time.Time

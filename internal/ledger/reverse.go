@@ -19,7 +19,13 @@ type Payment struct {
 	AccountID string
 	Source    string // of the grant
 	Credit    money.Amount
-	Paid      int64 // in the smallest unit of its currency; 0 where nobody has said
+	Paid      int64  // in the smallest unit of Currency; 0 where nobody has said
+	Currency  string // three letters, in lower case; empty where nobody has said
+}
+
+// Comparable reports whether sums of that currency can be compared with what was paid.
+func (p *Payment) Comparable(currency string) bool {
+	return p.Paid > 0 && p.Currency != "" && p.Currency == currency
 }
 
 // Share is the credit of so much of the payment, rounded down: all of it when of is not above 0
@@ -43,6 +49,7 @@ type Reversal struct {
 	Source    string       // of the message that says so: told again it changes nothing
 	Part      string       // of the payment: its refunds, or one dispute
 	Due       money.Amount // the credit of the whole part by now, what was taken for it before included
+	ByHand    bool         // how much is due is not known, and nothing taken: somebody has to decide
 	Action    audit.Action
 	Reason    string
 	DebitID   string       // set by Reverse, as what follows

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/parley-ai/parley/internal/audit"
@@ -27,6 +28,7 @@ type session struct {
 	PaymentIntent string            `json:"payment_intent"`
 	PaymentStatus string            `json:"payment_status"`
 	AmountTotal   int64             `json:"amount_total"`
+	Currency      string            `json:"currency"`
 	Metadata      map[string]string `json:"metadata"`
 }
 
@@ -43,6 +45,7 @@ type dispute struct {
 	ID            string `json:"id"`
 	PaymentIntent string `json:"payment_intent"`
 	Amount        int64  `json:"amount"`
+	Currency      string `json:"currency"`
 	Reason        string `json:"reason"`
 	Status        string `json:"status"`
 }
@@ -87,6 +90,15 @@ func (m *message) object(v any) error {
 // source names a payment, or a message, in the books.
 func source(id string) string { return "stripe:" + id }
 
+// sum is so much of a currency as people read it. How many digits of it are behind a point
+// depends on the currency, so there is none.
+func sum(amount int64, currency string) string {
+	if currency == "" {
+		currency = "an unknown currency"
+	}
+	return fmt.Sprintf("%d of the smallest unit of %s", amount, currency)
+}
+
 func (r *Room) paid(ctx context.Context, m *message) error {
 	var s session
 	if err := m.object(&s); err != nil {
@@ -105,7 +117,8 @@ func (r *Room) paid(ctx context.Context, m *message) error {
 		id = s.ID
 	}
 	g := ledger.Grant{
-		AccountID: account, Kind: ledger.Prepaid, Amount: credit, Note: "payment " + id, Source: source(id), Paid: max(0, s.AmountTotal),
+		AccountID: account, Kind: ledger.Prepaid, Amount: credit, Note: "payment " + id, Source: source(id),
+		Paid: max(0, s.AmountTotal), Currency: strings.ToLower(s.Currency),
 	}
 	if _, err := r.ledger.Grant(ctx, g); err != nil {
 		return fmt.Errorf("payment %s for %s of %s IU: %w", id, account, credit, err)
@@ -138,7 +151,9 @@ func (r *Room) refunded(ctx context.Context, m *message) error {
 	return err
 }
 
-// disputed notes a dispute; one that is lost is a refund of what was disputed.
+// disputed notes a dispute; one that is lost is a refund of what was disputed. Where that is of
+// another currency than the payment, no share of it is known: nothing is taken, and somebody
+// has to decide.
 func (r *Room) disputed(ctx context.Context, m *message) error {
 	var d dispute
 	if err := m.object(&d); err != nil {
@@ -159,7 +174,12 @@ func (r *Room) disputed(ctx context.Context, m *message) error {
 		Reason: fmt.Sprintf("dispute %s (%s) of payment %s: %s", d.ID, d.Reason, d.PaymentIntent, d.Status),
 	}
 	if m.Type == "charge.dispute.closed" && d.Status == lost {
-		v.Due = p.Share(d.Amount, p.Paid)
+		if currency := strings.ToLower(d.Currency); p.Comparable(currency) {
+			v.Due = p.Share(d.Amount, p.Paid)
+		} else {
+			v.ByHand = true
+			v.Reason += fmt.Sprintf("; %s cannot be compared with the %s that were paid, nothing was taken", sum(d.Amount, currency), sum(p.Paid, p.Currency))
+		}
 	}
 	_, err = r.ledger.Reverse(ctx, v)
 	return err

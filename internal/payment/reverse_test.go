@@ -204,13 +204,42 @@ func TestNotify_Disputes(t *testing.T) {
 			t.Errorf("%s: audit log %+v", status, log)
 		}
 	}
-	// A charge and its currency may be worth less than what the bank wants: no more is taken than
-	// was bought. Of a payment whose sum nobody has told it is everything.
-	for _, sum := range []string{"1000", "0"} {
+	// What the bank wants may be more than was paid: no more is taken than was bought.
+	r, books, db, who := open(t, "")
+	tell(t, r, paid(who, "100", "pi_1"), disputed("evt_1", "charge.dispute.closed", "pi_1", "lost", 1100))
+	want(t, books, db, who, 0)
+}
+
+// Numbers of two currencies are not compared: nothing is taken, and the audit log says that
+// somebody has to decide.
+func TestNotify_DisputesInAnotherCurrency(t *testing.T) {
+	t.Parallel()
+	payments := map[string][2]string{ // of the message of the payment: what is put for what
+		"of another":         {`"eur"`, `"jpy"`},
+		"of none":            {`"eur"`, `null`},
+		"of an unknown sum":  {`"amount_total": 1000`, `"amount_total": null`},
+		"written in capital": {`"eur"`, `"EUR"`}, // the same
+	}
+	for name, put := range payments {
 		r, books, db, who := open(t, "")
-		tell(t, r, strings.Replace(paid(who, "100", "pi_1"), `"amount_total": 1000`, `"amount_total": `+sum, 1),
-			disputed("evt_1", "charge.dispute.closed", "pi_1", "lost", 1100))
-		want(t, books, db, who, 0)
+		lost := disputed("evt_2", "charge.dispute.closed", "pi_1", "lost", 400)
+		tell(t, r, strings.Replace(paid(who, "100", "pi_1"), put[0], put[1], 1),
+			disputed("evt_1", "charge.dispute.created", "pi_1", "needs_response", 400), lost, lost)
+		log := reversals(t, db, who)
+		if len(log) != 2 || strings.Contains(log[0].After, "by_hand") {
+			t.Fatalf("%s: audit log %+v", name, log)
+		}
+		if name == "written in capital" {
+			want(t, books, db, who, 60*money.IU)
+			continue
+		}
+		want(t, books, db, who, 100*money.IU)
+		if after := log[1].After; !strings.Contains(after, `"taken":"0","written_off":"0","by_hand":true`) || !strings.Contains(after, "400 of the smallest unit of eur cannot be compared with the ") {
+			t.Errorf("%s: the audit log says %s", name, after)
+		}
+		// What can be compared is taken as ever: of a refund, its own charge says how much it is of.
+		tell(t, r, refund("evt_3", "pi_1", 250))
+		want(t, books, db, who, 75*money.IU)
 	}
 }
 

@@ -123,7 +123,7 @@ func (b *batch) grant(ctx context.Context, g *ledger.Grant) (ledger.Result, erro
 		return ledger.Result{}, err
 	}
 	if g.Paid > 0 {
-		if _, err := b.run(ctx, `UPDATE credit_grant SET paid = ? WHERE id = ?`, g.Paid, g.ID); err != nil {
+		if _, err := b.run(ctx, `UPDATE credit_grant SET paid = ?, currency = ? WHERE id = ?`, g.Paid, g.Currency, g.ID); err != nil {
 			return ledger.Result{}, err
 		}
 	}

@@ -21,6 +21,8 @@ type Inspection struct {
 	Slots int
 	// Proof is what the server's last proof found.
 	Proof Proof
+	// Undecided is what went back of payments and waits for somebody to decide.
+	Undecided []Undecided
 	// Newest is when the last call was made of those that have ended; zero without one.
 	Newest time.Time
 }
@@ -66,6 +68,9 @@ func (i *Inspection) read(ctx context.Context, db *sql.DB) error {
 	i.Newest = instant(newest)
 	if err == nil {
 		i.Proof, err = lastProof(ctx, tx)
+	}
+	if err == nil {
+		i.Undecided, err = undecided(ctx, sqlTx{tx})
 	}
 	return errors.Join(broken, err)
 }

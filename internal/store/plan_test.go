@@ -105,7 +105,7 @@ func TestVerify_PlansBroken(t *testing.T) {
 		{"tokens given", `UPDATE account SET tokens_granted = tokens_granted + 1`, []string{included}},
 		{"a grant of tokens raised", `UPDATE token_grant SET amount = 101 WHERE period = 2`, []string{included, periods}},
 		{"a grant of tokens twice", `INSERT INTO token_grant SELECT id || 'x', account_id, kind, amount, priority, note, source || 'x', actor, request_id, subscription_id, period, 0, 0, created_at, expires_at FROM token_grant WHERE period = 2`, []string{included, periods}},
-		{"a grant of credit twice", `INSERT INTO credit_grant SELECT id || 'x', account_id, amount, note, source || 'x', created_at, kind, priority, expires_at, 0, 0, actor, request_id, subscription_id, period, 0 FROM credit_grant WHERE period = 2;
+		{"a grant of credit twice", `INSERT INTO credit_grant SELECT id || 'x', account_id, amount, note, source || 'x', created_at, kind, priority, expires_at, 0, 0, actor, request_id, subscription_id, period, 0, '' FROM credit_grant WHERE period = 2;
 			UPDATE account SET granted = granted + 40`, []string{periods}},
 		{"a period that nobody began", `UPDATE token_grant SET period = 3 WHERE period = 2`, []string{periods}},
 		{"a period ahead of its subscription", `UPDATE subscription SET period = 1`, []string{periods}},

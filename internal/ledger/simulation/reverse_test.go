@@ -39,6 +39,25 @@ func TestCore_Share(t *testing.T) {
 	}
 }
 
+func TestCore_Comparable(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		p        ledger.Payment
+		currency string
+		want     bool
+	}{
+		{ledger.Payment{Paid: 1, Currency: "eur"}, "eur", true},
+		{ledger.Payment{Paid: 1, Currency: "eur"}, "usd", false},
+		{ledger.Payment{Paid: 0, Currency: "eur"}, "eur", false},
+		{ledger.Payment{Paid: 1}, "", false},
+		{ledger.Payment{Paid: 1}, "eur", false},
+	} {
+		if got := tt.p.Comparable(tt.currency); got != tt.want {
+			t.Errorf("%+v and %q: %v", tt.p, tt.currency, got)
+		}
+	}
+}
+
 // What is there is taken, what running calls hold and what has ended is not, and the rest is
 // written off.
 func TestCore_Reverse(t *testing.T) {
