@@ -204,7 +204,7 @@ func (x *examination) leftovers(i store.Inspection, running bool) {
 func (x *examination) payments(list []store.Undecided) {
 	for _, u := range list {
 		x.add("payments", Wrong, fmt.Sprintf("%s of account %s: %s.", u.At.Format(time.RFC3339), u.Name, u.Reason),
-			fmt.Sprintf("Look at it in Stripe's dashboard and take what it is worth, at most the %s IU that the payment brought: parley credit adjust %s -AMOUNT --reason %q",
+			fmt.Sprintf("Look at it in Stripe's dashboard, then take what it is worth (-AMOUNT), or give it again, at most the %s IU that the payment brought: parley credit adjust %s AMOUNT --reason %q",
 				u.Credit, u.AccountID, u.Part))
 	}
 	if len(list) == 0 {

@@ -139,7 +139,7 @@ func TestExamine(t *testing.T) {
 		t.Fatal(err)
 	}
 	back := ledger.Reversal{
-		Payment: ledger.Payment{AccountID: who.ID, Source: "stripe:pi_1", Credit: money.IU}, Source: "stripe:evt_1", Part: "dp_1",
+		Payment: ledger.Payment{AccountID: who.ID, Source: "stripe:pi_1", Credit: money.IU}, Source: "stripe:evt_1", Claim: ledger.Claim{Part: "dp_1"},
 		ByHand: true, Action: audit.PaymentDispute, Reason: "dispute dp_1: 400 cannot be compared",
 	}
 	if _, err := off.rooms.ledger.Grant(t.Context(), ledger.Grant{AccountID: who.ID, Amount: money.IU, Source: "stripe:pi_1"}); err != nil {
@@ -152,7 +152,7 @@ func TestExamine(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("a dispute in another currency", plenty, now, map[string]Standing{"payments": Wrong},
-		"of account Acme: dispute dp_1: 400 cannot be compared.", "at most the 1 IU", "parley credit adjust "+who.ID+` -AMOUNT --reason "dp_1"`)
+		"of account Acme: dispute dp_1: 400 cannot be compared.", "at most the 1 IU", "parley credit adjust "+who.ID+` AMOUNT --reason "dp_1"`)
 
 	part := filepath.Join(dir, store.FileName+".restoring")
 	if err := os.WriteFile(part, nil, 0o600); err != nil {

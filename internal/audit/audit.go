@@ -28,6 +28,7 @@ const (
 	CreditRefund   Action = "credit.refund"
 	PaymentRefund  Action = "payment.refund"  // some of a payment went back: its credit was taken
 	PaymentDispute Action = "payment.dispute" // it has begun, or ended
+	PaymentReturn  Action = "payment.return"  // a refund has failed: what it had taken was given again
 	KeyCreate      Action = "key.create"
 	KeyUpdate      Action = "key.update"
 	KeyRotate      Action = "key.rotate" // the target has a successor

@@ -44,7 +44,7 @@ type auditRow struct {
 var actionWords = map[audit.Action]string{
 	audit.AccountCreate: "made the account", audit.AccountUpdate: "changed the account",
 	audit.CreditGrant: "added credit", audit.CreditAdjust: "corrected the credit", audit.CreditRefund: "gave credit back",
-	audit.PaymentRefund: "refunded a payment", audit.PaymentDispute: "told of a disputed payment",
+	audit.PaymentRefund: "refunded a payment", audit.PaymentDispute: "told of a disputed payment", audit.PaymentReturn: "told of a refund that failed",
 	audit.Subscription(string(subscription.Create)): "began a subscription", audit.Subscription(string(subscription.Renew)): "began a paid period",
 	audit.Subscription(string(subscription.Pay)): "renewed the subscription", audit.Subscription(string(subscription.Change)): "changed the subscription",
 	audit.Subscription(string(subscription.Cancel)): "canceled the subscription", audit.Subscription(string(subscription.Resume)): "took the cancellation back",

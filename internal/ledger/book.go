@@ -116,11 +116,15 @@ func (b *book) takeUpTo(n money.Amount) money.Amount {
 	return n
 }
 
-// reverse posts what was taken of what takeUpTo has set aside.
-func (b *book) reverse(aside, taken money.Amount) {
+// reverse posts what was taken of what takeUpTo has set aside, and grants what was returned of
+// what was announced.
+func (b *book) reverse(aside, taken, announced, returned money.Amount) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pools[Credit].post(aside, taken)
+	p := &b.pools[Credit]
+	p.post(aside, taken)
+	p.grant(announced, false)
+	p.granted += returned
 }
 
 // spend posts what take has set aside.

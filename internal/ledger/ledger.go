@@ -60,7 +60,7 @@ type Op struct {
 	Debit  *Debit
 	Turn   *Turned
 	Redeem *Redemption
-	// Reverse takes back the credit of a payment that went back.
+	// Reverse takes back the credit of a payment that went back, or gives it again.
 	Reverse *Reversal
 }
 
@@ -70,7 +70,9 @@ type Result struct {
 	At      time.Time    // of the grant that counts; zero when there is no such account
 	Amount  money.Amount // that an Expire or a Reverse has taken
 	Left    money.Amount // that an Expire will take when running calls have ended, or a Reverse never
-	Refused error        // why an op that is sound did nothing
+	// Returned is what a Reverse has granted again.
+	Returned money.Amount
+	Refused  error // why an op that is sound did nothing
 }
 
 // Totals are the books of one account at rest.

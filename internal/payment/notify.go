@@ -40,6 +40,16 @@ type charge struct {
 	Metadata       map[string]string `json:"metadata"`
 }
 
+// refund is one refund of a charge.
+type refund struct {
+	ID            string `json:"id"`
+	PaymentIntent string `json:"payment_intent"`
+	Amount        int64  `json:"amount"`
+	Currency      string `json:"currency"`
+	Status        string `json:"status"`
+	FailureReason string `json:"failure_reason"`
+}
+
 // dispute is a payment that its payer's bank wants back.
 type dispute struct {
 	ID            string `json:"id"`
@@ -50,12 +60,15 @@ type dispute struct {
 	Status        string `json:"status"`
 }
 
-// lost is the status of a dispute whose money is gone.
-const lost = "lost"
+const (
+	lost = "lost" // of a dispute whose money is gone
+	// Of a refund whose money comes back: the bank did not take it, or the payer never said where to.
+	failed, canceled = "failed", "canceled"
+)
 
 // Notify takes a message with its header Stripe-Signature. A payment of a page of ours
-// becomes credit, and what of it was refunded, or lost in a dispute, is taken back; each
-// once however often it is told, and in whichever order. Everything else is nothing to
+// becomes credit, and what of it was refunded, or lost in a dispute, is taken back, and
+// given back when the refund fails; each once however often it is told, and in whichever order. Everything else is nothing to
 // us. It fails with [ErrSignature], [ErrMessage], [ledger.ErrPayment] for a refund whose payment
 // is still to be told, or the errors of [ledger.Ledger.Grant] and [ledger.Ledger.Reverse]:
 // the message is then sent again.
@@ -73,6 +86,8 @@ func (r *Room) Notify(ctx context.Context, signature string, body []byte, now ti
 		return r.paid(ctx, &m)
 	case "charge.refunded":
 		return r.refunded(ctx, &m)
+	case "refund.created", "refund.updated", "refund.failed", "charge.refund.updated":
+		return r.oneRefund(ctx, &m)
 	case "charge.dispute.created", "charge.dispute.closed":
 		return r.disputed(ctx, &m)
 	}
@@ -141,13 +156,52 @@ func (r *Room) refunded(ctx context.Context, m *message) error {
 	if err != nil {
 		return fmt.Errorf("a refund of payment %s: %w", c.PaymentIntent, err)
 	}
-	if m.ID == "" || c.Amount <= 0 || c.AmountRefunded < 0 || c.AmountRefunded > c.Amount {
+	if m.ID == "" || c.Amount <= 0 || c.AmountRefunded < 0 || c.AmountRefunded > c.Amount || c.Amount > ledger.MaxBack {
 		return fmt.Errorf("%w: %q: %d of %d were refunded of payment %s", ErrMessage, m.ID, c.AmountRefunded, c.Amount, c.PaymentIntent)
 	}
 	_, err = r.ledger.Reverse(ctx, ledger.Reversal{
-		Payment: p, Source: source(m.ID), Part: "refunds", Due: p.Share(c.AmountRefunded, c.Amount), Action: audit.PaymentRefund,
-		Reason: "refund of payment " + c.PaymentIntent,
+		Payment: p, Source: source(m.ID), Claim: ledger.Claim{Part: "refunds", Kind: ledger.Refunds, Back: c.AmountRefunded, Of: c.Amount},
+		Action: audit.PaymentRefund, Reason: "refund of payment " + c.PaymentIntent,
 	})
+	return err
+}
+
+// oneRefund follows a single refund, of which the charge tells the sum only: one that fails later
+// gives back what it had taken.
+func (r *Room) oneRefund(ctx context.Context, m *message) error {
+	var f refund
+	if err := m.object(&f); err != nil {
+		return err
+	}
+	p, err := r.records.Payment(ctx, source(f.PaymentIntent))
+	if errors.Is(err, ledger.ErrPayment) {
+		return nil // none of ours; or not yet, and then the charge's own message comes again
+	}
+	if err != nil {
+		return err
+	}
+	if m.ID == "" || f.ID == "" || f.Amount < 0 || f.Amount > ledger.MaxBack {
+		return fmt.Errorf("%w: %q: refund %q of %d", ErrMessage, m.ID, f.ID, f.Amount)
+	}
+	v := ledger.Reversal{
+		Payment: p, Source: source(m.ID), Action: audit.PaymentRefund, Reason: fmt.Sprintf("refund %s of payment %s", f.ID, f.PaymentIntent),
+		Claim: ledger.Claim{Part: f.ID, Kind: ledger.OneBack, Back: f.Amount, Of: p.Paid, Failed: f.Status == failed || f.Status == canceled},
+	}
+	if v.Claim.Failed {
+		v.Action = audit.PaymentReturn
+		v.Reason += ": " + f.Status
+		if f.FailureReason != "" {
+			v.Reason += " (" + f.FailureReason + ")"
+		}
+	}
+	if currency := strings.ToLower(f.Currency); !p.Comparable(currency) {
+		if !v.Claim.Failed {
+			return nil // the charge says how much it is of itself
+		}
+		v.Claim.Kind, v.ByHand = ledger.Noted, true
+		v.Reason += fmt.Sprintf("; %s cannot be compared with the %s that were paid, nothing was given back", sum(f.Amount, currency), sum(p.Paid, p.Currency))
+	}
+	_, err = r.ledger.Reverse(ctx, v)
 	return err
 }
 
@@ -166,16 +220,16 @@ func (r *Room) disputed(ctx context.Context, m *message) error {
 	if err != nil {
 		return err
 	}
-	if m.ID == "" || d.ID == "" {
+	if m.ID == "" || d.ID == "" || d.Amount < 0 || d.Amount > ledger.MaxBack {
 		return fmt.Errorf("%w: %q: dispute %q", ErrMessage, m.ID, d.ID)
 	}
 	v := ledger.Reversal{
-		Payment: p, Source: source(m.ID), Part: d.ID, Action: audit.PaymentDispute,
+		Payment: p, Source: source(m.ID), Claim: ledger.Claim{Part: d.ID}, Action: audit.PaymentDispute,
 		Reason: fmt.Sprintf("dispute %s (%s) of payment %s: %s", d.ID, d.Reason, d.PaymentIntent, d.Status),
 	}
 	if m.Type == "charge.dispute.closed" && d.Status == lost {
 		if currency := strings.ToLower(d.Currency); p.Comparable(currency) {
-			v.Due = p.Share(d.Amount, p.Paid)
+			v.Claim.Kind, v.Claim.Back, v.Claim.Of = ledger.Dispute, d.Amount, p.Paid
 		} else {
 			v.ByHand = true
 			v.Reason += fmt.Sprintf("; %s cannot be compared with the %s that were paid, nothing was taken", sum(d.Amount, currency), sum(p.Paid, p.Currency))

@@ -178,7 +178,8 @@ const entries = `WITH entry (at, kind, text, amount) AS (
 	SELECT created_at, kind, note, amount FROM credit_grant WHERE account_id = $1
 	UNION ALL SELECT e.created_at, 'expiry', g.note, -e.amount FROM credit_grant g JOIN grant_expiry e ON e.grant_id = g.id WHERE g.account_id = $1
 	UNION ALL SELECT created_at, 'debit', reason, -amount FROM debit WHERE account_id = $1
-	UNION ALL SELECT created_at, 'debit', reason, 0 FROM payment_event WHERE account_id = $1 AND taken = 0 AND written_off > 0) `
+	UNION ALL SELECT created_at, 'debit', reason, 0 FROM payment_event
+		WHERE account_id = $1 AND (taken = 0 AND written_off > 0 OR returned = 0 AND written_back > 0)) `
 
 // Statement lists every change of an account's balance from from to before to, which
 // are midnights in UTC. Usage stands at the end of its day.

@@ -2,6 +2,8 @@ package simulation_test
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -58,6 +60,113 @@ func TestCore_Comparable(t *testing.T) {
 	}
 }
 
+func TestCore_Merge(t *testing.T) {
+	t.Parallel()
+	p := ledger.Payment{Credit: 100}
+	claim := func(back, of int64, failed bool) ledger.Claim {
+		return ledger.Claim{Part: "r", Kind: ledger.OneBack, Back: back, Of: of, Failed: failed}
+	}
+	var claims []ledger.Claim
+	for i, tt := range []struct {
+		claim ledger.Claim
+		news  bool
+		want  ledger.Claim // of part r
+	}{
+		{claim(1, 2, false), true, claim(1, 2, false)},
+		{claim(1, 2, false), false, claim(1, 2, false)},
+		{claim(2, 4, false), false, claim(1, 2, false)}, // the same share
+		{claim(1, 3, false), false, claim(1, 2, false)},
+		{ledger.Claim{Part: "r", Back: 2, Of: 2}, false, claim(1, 2, false)}, // only noted
+		{ledger.Claim{Part: "s", Kind: ledger.Dispute, Back: 2, Of: 2}, true, claim(1, 2, false)},
+		{claim(1, 3, true), true, claim(1, 2, true)},
+		{claim(1, 2, false), false, claim(1, 2, true)}, // it has failed for good
+		{claim(3, 4, false), true, claim(3, 4, true)},
+	} {
+		var news bool
+		if claims, news = p.Merge(claims, tt.claim); news != tt.news || claims[0] != tt.want {
+			t.Errorf("%d: Merge of %+v = %+v, %v; want %+v, %v", i, tt.claim, claims, news, tt.want, tt.news)
+		}
+	}
+	if len(claims) != 2 {
+		t.Errorf("claims %+v, want one of each part", claims)
+	}
+}
+
+func TestCore_Due(t *testing.T) {
+	t.Parallel()
+	p := ledger.Payment{Credit: 100, Paid: 3}
+	dispute := func(back int64) ledger.Claim { return ledger.Claim{Kind: ledger.Dispute, Back: back, Of: 3} }
+	sum := ledger.Claim{Kind: ledger.Refunds, Back: 1, Of: 2} // as its charge has it
+	for i, tt := range []struct {
+		claims []ledger.Claim
+		want   money.Amount
+	}{
+		{nil, 0},
+		{[]ledger.Claim{dispute(1)}, 33},
+		{[]ledger.Claim{dispute(1), dispute(1)}, 66},
+		{[]ledger.Claim{dispute(2), dispute(2)}, 100},
+		{[]ledger.Claim{dispute(2), dispute(2), dispute(2)}, 100},
+		{[]ledger.Claim{sum}, 50},
+		{[]ledger.Claim{sum, dispute(1)}, 83},
+		{[]ledger.Claim{dispute(2), sum}, 100},
+		{[]ledger.Claim{sum, {Part: "r", Kind: ledger.OneBack, Back: 1, Of: 3, Failed: true}}, 0},
+		{[]ledger.Claim{{Part: "r", Kind: ledger.OneBack, Back: 1, Of: 3}}, 33},
+	} {
+		if got := p.Due(tt.claims); got != tt.want {
+			t.Errorf("%d: Due(%+v) = %d, want %d", i, tt.claims, got, tt.want)
+		}
+	}
+}
+
+// checkReversed holds what was taken of each payment to what its messages say, counted anew. All
+// that say something are of one whole, which is small.
+func (r *rows) checkReversed() {
+	type told struct {
+		credit, taken, off money.Amount
+		of, all            int64
+		refunds, disputes  map[string]int64
+		failed             map[string]bool
+	}
+	payments := map[string]*told{}
+	for _, v := range r.reversed {
+		p := payments[v.message.Payment.Source]
+		if p == nil {
+			p = &told{credit: v.message.Payment.Credit, refunds: map[string]int64{}, disputes: map[string]int64{}, failed: map[string]bool{}}
+			payments[v.message.Payment.Source] = p
+		}
+		c := v.message.Claim
+		p.of = max(p.of, c.Of)
+		switch c.Kind {
+		case ledger.Refunds:
+			p.all = max(p.all, c.Back)
+		case ledger.OneBack:
+			p.refunds[c.Part] = c.Back
+			p.failed[c.Part] = p.failed[c.Part] || c.Failed
+		case ledger.Dispute:
+			p.disputes[c.Part] = max(p.disputes[c.Part], min(c.Back, c.Of))
+		}
+		p.taken += v.taken - v.returned
+		p.off += v.writtenOff - v.writtenUp
+	}
+	for source, p := range payments {
+		known, arrived := int64(0), int64(0)
+		for part, n := range p.refunds {
+			known += n
+			if !p.failed[part] {
+				arrived += n
+			}
+		}
+		arrived += max(0, p.all-known) // of refunds that only the sum tells
+		due := p.credit * money.Amount(min(arrived, p.of)) / money.Amount(max(1, p.of))
+		for _, n := range p.disputes {
+			due += p.credit * money.Amount(n) / money.Amount(p.of)
+		}
+		if due = min(due, p.credit); p.taken+p.off != due || p.taken < 0 || p.off < 0 {
+			r.broken = append(r.broken, fmt.Sprintf("%s: %d taken and %d written off of %d that are due", source, p.taken, p.off, due))
+		}
+	}
+}
+
 // What is there is taken, what running calls hold and what has ended is not, and the rest is
 // written off.
 func TestCore_Reverse(t *testing.T) {
@@ -66,9 +175,9 @@ func TestCore_Reverse(t *testing.T) {
 		t := b.t
 		b.grant(t, ledger.Grant{Amount: 1000, Source: "pay"})
 		pay := ledger.Payment{AccountID: account, Source: "pay", Credit: 1000}
-		reverse := func(source, part string, due money.Amount) ledger.Reversed {
+		reverse := func(source, part string, back int64) ledger.Reversed {
 			t.Helper()
-			got, err := b.Reverse(t.Context(), ledger.Reversal{Payment: pay, Source: source, Part: part, Due: due})
+			got, err := b.Reverse(t.Context(), ledger.Reversal{Payment: pay, Source: source, Claim: ledger.Claim{Part: part, Kind: ledger.Dispute, Back: back, Of: 10}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,24 +189,38 @@ func TestCore_Reverse(t *testing.T) {
 				t.Errorf("Reverse = %+v, Balance %+v; want %+v, %+v", got, b.Balance(account), want, balance)
 			}
 		}
-		want(reverse("1", "a", 300), ledger.Reversed{Added: true, Taken: 300}, ledger.Balance{Granted: 1000, Posted: 300})
+		want(reverse("1", "a", 3), ledger.Reversed{Added: true, Taken: 300}, ledger.Balance{Granted: 1000, Posted: 300})
 		if v := b.disk.reversed[0].message; v.DebitID == "" || v.Actor != "system" || !v.CreatedAt.Equal(time.Now()) {
 			t.Errorf("the debit is %+v", v)
 		}
-		want(reverse("1", "a", 300), ledger.Reversed{}, ledger.Balance{Granted: 1000, Posted: 300})
-		want(reverse("2", "a", 299), ledger.Reversed{Added: true}, ledger.Balance{Granted: 1000, Posted: 300})
+		want(reverse("1", "a", 3), ledger.Reversed{}, ledger.Balance{Granted: 1000, Posted: 300})
+		want(reverse("2", "a", 2), ledger.Reversed{Added: true}, ledger.Balance{Granted: 1000, Posted: 300})
 		want(reverse("3", "b", 0), ledger.Reversed{Added: true}, ledger.Balance{Granted: 1000, Posted: 300})
 		h := b.reserve(t, b.call("req_1", 20, 20)) // 500
-		want(reverse("4", "b", 300), ledger.Reversed{Added: true, Taken: 200, WrittenOff: 100}, ledger.Balance{Granted: 1000, Posted: 500, Held: 500, Running: 1})
+		want(reverse("4", "b", 3), ledger.Reversed{Added: true, Taken: 200, WrittenOff: 100}, ledger.Balance{Granted: 1000, Posted: 500, Held: 500, Running: 1})
 		if err := h.Void(used(0)); err != nil {
 			t.Fatal(err)
 		}
-		want(reverse("5", "a", 1000), ledger.Reversed{Added: true, Taken: 400}, ledger.Balance{Granted: 1000, Posted: 900})
-		want(reverse("6", "c", 1000), ledger.Reversed{Added: true}, ledger.Balance{Granted: 1000, Posted: 900})
-		for _, due := range []money.Amount{-1, 1001} {
-			if _, err := b.Reverse(t.Context(), ledger.Reversal{Payment: pay, Source: "7", Due: due}); !errors.Is(err, ledger.ErrAmount) {
-				t.Errorf("Reverse of %d gives %v", due, err)
+		want(reverse("5", "a", 10), ledger.Reversed{Added: true, Taken: 400}, ledger.Balance{Granted: 1000, Posted: 900})
+		want(reverse("6", "c", 10), ledger.Reversed{Added: true}, ledger.Balance{Granted: 1000, Posted: 900})
+		for _, c := range []ledger.Claim{
+			{Kind: ledger.Dispute, Back: -1, Of: 10},
+			{Kind: ledger.Dispute, Back: 1, Of: -1},
+			{Kind: ledger.Dispute, Back: 1, Of: 0},
+			{Kind: ledger.Dispute, Back: ledger.MaxBack + 1, Of: 10},
+			{Kind: ledger.Dispute, Back: 1, Of: ledger.MaxBack + 1},
+		} {
+			if _, err := b.Reverse(t.Context(), ledger.Reversal{Payment: pay, Source: "7", Claim: c}); !errors.Is(err, ledger.ErrAmount) {
+				t.Errorf("Reverse of %+v gives %v", c, err)
 			}
+		}
+		most := ledger.Reversal{Payment: pay, Source: "7", Claim: ledger.Claim{Part: "a", Kind: ledger.Dispute, Back: ledger.MaxBack, Of: ledger.MaxBack}}
+		if got, err := b.Reverse(t.Context(), most); err != nil || got != (ledger.Reversed{Added: true}) {
+			t.Errorf("Reverse of the most = %+v, %v", got, err)
+		}
+		noted := ledger.Reversal{Payment: pay, Source: "8", Claim: ledger.Claim{Part: "d", Back: 10, Of: 10}, ByHand: true}
+		if got, err := b.Reverse(t.Context(), noted); err != nil || got != (ledger.Reversed{Added: true}) {
+			t.Errorf("Reverse of what is only noted = %+v, %v", got, err)
 		}
 	})
 }
@@ -109,14 +232,17 @@ func TestCore_ReverseOnItsWay(t *testing.T) {
 		t := b.t
 		b.grant(t, ledger.Grant{Amount: 1000, Source: "pay"})
 		b.disk.chance, b.disk.slow = rand.New(rand.NewPCG(1, 1)), time.Minute
-		r := ledger.Reversal{Payment: ledger.Payment{AccountID: account, Source: "pay", Credit: 1000}, Source: "1", Part: "a", Due: 1000}
+		r := ledger.Reversal{Payment: ledger.Payment{AccountID: account, Source: "pay", Credit: 1000}, Source: "1", Claim: ledger.Claim{Part: "a", Kind: ledger.Dispute, Back: 3, Of: 10}}
 		ended := make(chan error)
 		go func() {
 			_, err := b.Reverse(t.Context(), r)
 			ended <- err
 		}()
 		synctest.Wait()
-		if _, err := b.Reserve(b.call("req_1", 1, 1)); err == nil {
+		if got := b.Balance(account).Held; got != 301 { // where what was due before is rounded too
+			t.Errorf("%d are set aside, want 301", got)
+		}
+		if _, err := b.Reserve(b.call("req_1", 30, 30)); err == nil {
 			t.Error("a call was admitted on credit that is being taken")
 		}
 		select {
@@ -136,6 +262,103 @@ func TestCore_ReverseOnItsWay(t *testing.T) {
 		r.Source = "2"
 		if got, err := b.Reverse(t.Context(), r); !errors.Is(err, ledger.ErrUnavailable) || got != (ledger.Reversed{}) {
 			t.Errorf("Reverse on a failed disk = %+v, %v", got, err)
+		}
+	})
+}
+
+// What a refund has taken that failed is granted again: less what was written off for it, once, and
+// no more than nothing else of the payment makes due.
+func TestCore_ReverseFailed(t *testing.T) {
+	t.Parallel()
+	all := func(back int64) ledger.Claim {
+		return ledger.Claim{Part: "refunds", Kind: ledger.Refunds, Back: back, Of: 3}
+	}
+	one := func(part string, back int64, failed bool) ledger.Claim {
+		return ledger.Claim{Part: part, Kind: ledger.OneBack, Back: back, Of: 3, Failed: failed}
+	}
+	lost := ledger.Claim{Part: "dp", Kind: ledger.Dispute, Back: 2, Of: 3}
+	for _, tt := range []struct {
+		name   string
+		spent  money.Amount // before
+		claims []ledger.Claim
+		last   ledger.Reversed // what became of the last one
+		left   money.Amount
+	}{
+		{"taken and given back", 0, []ledger.Claim{all(3), one("r", 3, true)}, ledger.Reversed{Returned: 100}, 100},
+		{"told again", 0, []ledger.Claim{all(3), one("r", 3, true), one("r", 3, true), all(3)}, ledger.Reversed{}, 100},
+		{"told before", 0, []ledger.Claim{one("r", 3, true), all(3)}, ledger.Reversed{}, 100},
+		{"never taken", 0, []ledger.Claim{one("r", 3, true)}, ledger.Reversed{}, 100},
+		{"it does not arrive later", 0, []ledger.Claim{one("r", 3, true), one("r", 3, false)}, ledger.Reversed{}, 100},
+		{"a third of it", 0, []ledger.Claim{all(2), one("r", 1, true)}, ledger.Reversed{Returned: 33}, 67},
+		{"each third", 0, []ledger.Claim{all(3), one("r", 1, true), one("s", 1, true), one("t", 1, true)}, ledger.Reversed{Returned: 33}, 100},
+		{"the sum has gone down", 0, []ledger.Claim{all(3), one("r", 2, false), one("r", 2, true), one("s", 2, false), all(3)}, ledger.Reversed{}, 34},
+		{"the sum goes on", 0, []ledger.Claim{all(1), one("r", 1, true), all(2)}, ledger.Reversed{Taken: 33}, 67},
+		{"known before the sum", 0, []ledger.Claim{one("r", 3, false), all(3)}, ledger.Reversed{}, 0},
+		{"one more by rounding", 0, []ledger.Claim{one("r", 1, false), one("s", 1, false)}, ledger.Reversed{Taken: 33}, 34},
+		{"nothing was there", 100, []ledger.Claim{all(3), one("r", 3, true)}, ledger.Reversed{}, 0},
+		{"some was there", 60, []ledger.Claim{all(3), one("r", 2, true)}, ledger.Reversed{Returned: 7}, 7},
+		{"it was disputed too", 0, []ledger.Claim{all(3), lost, one("r", 3, true)}, ledger.Reversed{Returned: 34}, 34},
+		{"disputed after it", 0, []ledger.Claim{all(3), one("r", 3, true), lost}, ledger.Reversed{Taken: 66}, 34},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, 0, func(b *bench) {
+				b.grant(b.t, ledger.Grant{Amount: 100, Source: "pay"})
+				if tt.spent > 0 {
+					if err := b.Adjust(b.t.Context(), account, -tt.spent, "spent"); err != nil {
+						b.t.Fatal(err)
+					}
+				}
+				var got ledger.Reversed
+				for i, c := range tt.claims {
+					var err error
+					r := ledger.Reversal{Payment: ledger.Payment{AccountID: account, Source: "pay", Credit: 100, Paid: 3}, Source: fmt.Sprint("evt_", i), Claim: c}
+					if got, err = b.Reverse(b.t.Context(), r); err != nil {
+						b.t.Fatal(err)
+					}
+				}
+				got.Added, got.WrittenOff = false, 0
+				if got != tt.last || b.Balance(account).Available() != tt.left || b.Balance(account).Held != 0 {
+					b.t.Errorf("the last gives %+v, %+v; want %+v and %d left", got, b.Balance(account), tt.last, tt.left)
+				}
+				b.disk.check()
+				if len(b.disk.broken) > 0 {
+					b.t.Error(b.disk.broken)
+				}
+			})
+		})
+	}
+}
+
+// What is given back makes room in the balance first, and takes it only when it is written.
+func TestCore_ReverseFailedOnItsWay(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 0, func(b *bench) {
+		t := b.t
+		pay := ledger.Payment{AccountID: account, Source: "pay", Credit: 100, Paid: 1}
+		b.grant(t, ledger.Grant{Amount: 100, Source: "pay"})
+		failed := ledger.Reversal{Payment: pay, Source: "1", Claim: ledger.Claim{Part: "r", Kind: ledger.OneBack, Back: 1, Of: 1, Failed: true}}
+		if got, err := b.Reverse(t.Context(), failed); err != nil || got != (ledger.Reversed{Added: true}) {
+			t.Fatalf("Reverse = %+v, %v", got, err)
+		}
+		for range 9 { // all the room there is, is free again
+			b.grant(t, ledger.Grant{Amount: money.MaxAmount})
+		}
+		b.grant(t, ledger.Grant{Amount: math.MaxInt64 - 9*money.MaxAmount - 100})
+		for n := range int64(9) { // and that of tokens was never taken
+			if err := b.Turn(t.Context(), included(n, int64(money.MaxAmount), 0)); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := b.Turn(t.Context(), included(9, math.MaxInt64-9*int64(money.MaxAmount), 0)); err != nil {
+			t.Error(err)
+		}
+		failed.Source = "2"
+		if _, err := b.Reverse(t.Context(), failed); !errors.Is(err, ledger.ErrAmount) {
+			t.Errorf("without room: %v", err)
+		}
+		if got := b.Balance(account).Available(); got != math.MaxInt64 {
+			t.Errorf("%d available", got)
 		}
 	})
 }

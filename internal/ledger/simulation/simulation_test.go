@@ -381,12 +381,21 @@ func (p *process) reverse(ctx context.Context, chance actor) {
 	}
 	r := ledger.Reversal{
 		Payment: paid[chance.IntN(len(paid))], Source: fmt.Sprint("evt_", chance.IntN(30)), // several times
-		Part: fmt.Sprint("part_", chance.IntN(2)),
 	}
-	r.Due = r.Payment.Share(chance.Int64N(12), 10)
+	switch chance.IntN(4) {
+	case 0:
+		r.Claim = ledger.Claim{Part: "refunds", Kind: ledger.Refunds, Back: chance.Int64N(11), Of: 10}
+	case 1:
+		r.Claim = ledger.Claim{Part: fmt.Sprint("dispute_", chance.IntN(2)), Kind: ledger.Dispute, Back: chance.Int64N(12), Of: 10}
+	default:
+		n := chance.Int64N(4)
+		r.Claim = ledger.Claim{Part: fmt.Sprint("refund_", n), Kind: ledger.OneBack, Back: 1 + n, Of: 10, Failed: chance.IntN(2) == 0}
+	}
 	before := p.Balance(account)
 	got, err := p.Reverse(ctx, r)
-	if err == nil && (got.Taken < 0 || got.WrittenOff < 0 || got.Taken+got.WrittenOff > r.Due || got.Taken > 0 && before.Granted == 0) {
+	most := min(r.Payment.Credit, r.Payment.Share(r.Claim.Back, 10)+1)
+	if err == nil && (got.Taken < 0 || got.WrittenOff < 0 || got.Returned < 0 || max(got.Taken+got.WrittenOff, got.Returned) > most ||
+		got.Taken > 0 && before.Granted == 0 || got.Returned > 0 && !r.Claim.Failed) {
 		p.world.found("Reverse of %+v = %+v", r, got)
 	}
 }

@@ -30,11 +30,11 @@ type rows struct {
 	trace           []string
 }
 
-// reversed is a message of a payment that went back, and what was taken and written off for it.
+// reversed is a message of a payment that went back, and what was taken, written off, granted
+// again and written off no more for it.
 type reversed struct {
-	source, payment, part string
-	amount                money.Amount
-	message               ledger.Reversal
+	message                                ledger.Reversal
+	taken, writtenOff, returned, writtenUp money.Amount
 }
 
 // purse is what an account has of one unit.
@@ -327,28 +327,38 @@ func (r *rows) expire(e *ledger.Expire) ledger.Result {
 	return res
 }
 
-// reverse takes what is due and was not taken before, once a message.
+// reverse takes what is due and was not taken before, or gives it again, once a message.
 func (r *rows) reverse(v *ledger.Reversal) (res ledger.Result) {
-	due, left := v.Due, v.Payment.Credit
+	var claims []ledger.Claim
+	var taken, off money.Amount
 	for _, old := range r.reversed {
-		if old.source == v.Source {
+		if old.message.Source == v.Source {
 			return res
 		}
-		if old.payment == v.Payment.Source {
-			left -= old.amount
-			if old.part == v.Part {
-				due -= old.amount
-			}
+		if old.message.Payment.Source == v.Payment.Source {
+			claims, _ = v.Payment.Merge(claims, old.message.Claim)
+			taken += old.taken - old.returned
+			off += old.writtenOff - old.writtenUp
 		}
 	}
-	due = max(0, min(due, left))
-	res = ledger.Result{Applied: true, Amount: min(due, v.Most)}
-	res.Left = due - res.Amount
-	r.note("reverse %d, %d written off", res.Amount, res.Left)
-	r.reversed = append(r.reversed, reversed{v.Source, v.Payment.Source, v.Part, due, *v})
-	r.posted[purse{v.Payment.AccountID, ledger.Credit}] += res.Amount
-	r.debits += res.Amount
-	return res
+	claims, _ = v.Payment.Merge(claims, v.Claim)
+	row := reversed{message: *v}
+	if more := v.Payment.Due(claims) - taken - off; more > 0 {
+		row.taken = min(more, v.Most)
+		row.writtenOff = more - row.taken
+	} else if v.Claim.Failed {
+		row.writtenUp = min(-more, off)
+		row.returned = -more - row.writtenUp
+	}
+	r.note("reverse %d, %d written off, %d returned", row.taken, row.writtenOff, row.returned)
+	r.reversed = append(r.reversed, row)
+	of := purse{v.Payment.AccountID, ledger.Credit}
+	r.posted[of] += row.taken
+	r.debits += row.taken
+	if row.returned > 0 {
+		r.add(&ledger.Grant{ID: v.GrantID, AccountID: of.account, Kind: ledger.Prepaid, Priority: 50, Amount: row.returned, CreatedAt: v.CreatedAt})
+	}
+	return ledger.Result{Applied: true, Amount: row.taken, Left: row.writtenOff, Returned: row.returned}
 }
 
 // check holds the rows to the laws of the books.
@@ -393,6 +403,7 @@ func (r *rows) check() {
 			r.broken = append(r.broken, id+" is held and charged")
 		}
 	}
+	r.checkReversed()
 }
 
 func (r *rows) Totals(context.Context) (all []ledger.Totals, err error) {
