@@ -165,6 +165,7 @@ func (x *examination) books(ctx context.Context, running bool) {
 	x.proof(i.Proof, running)
 	x.leftovers(i, running)
 	x.payments(i.Undecided)
+	x.webhooks(i.Waiting, running)
 	x.clock(i.Newest)
 }
 
@@ -209,6 +210,29 @@ func (x *examination) payments(list []store.Undecided) {
 	}
 	if len(list) == 0 {
 		x.add("payments", Fine, "None that went back waits for a decision.", "")
+	}
+}
+
+// webhooks are what other systems have not taken, whose events are forgotten after a week.
+func (x *examination) webhooks(list []store.WaitingEvents, running bool) {
+	const late = 24 * time.Hour
+	held := false
+	for _, w := range list {
+		text := fmt.Sprintf("%s for %s, the oldest of %s.", english.Plural(w.Events, "event")+" waiting", w.Address, w.Oldest.Format(time.RFC3339))
+		switch {
+		case x.now.Sub(w.Oldest) <= late:
+			continue
+		case !w.Wanted:
+			x.add("webhooks", Noted, text, "The configuration has no such webhook any more: they are forgotten after seven days.")
+		case !running:
+			x.add("webhooks", Noted, text, "A server tries them for a day: parley serve")
+		default:
+			x.add("webhooks", Wrong, text, "See parley webhook ls for the last error, and to the system at that address: what it does not take is given up after a day, and forgotten after seven.")
+		}
+		held = true
+	}
+	if !held {
+		x.add("webhooks", Fine, "No event waits longer than a day.", "")
 	}
 }
 

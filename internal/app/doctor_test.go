@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/store"
+	"github.com/parley-ai/parley/internal/webhook"
 )
 
 // standings is what a doctor that has free bytes of disk says at now.
@@ -90,7 +92,7 @@ func TestExamine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fine := map[string]Standing{"directory": Fine, "lock": Fine, "disk": Fine, "schema": Fine, "books": Fine, "proof": Fine, "holds": Fine, "payments": Fine, "clock": Fine}
+	fine := map[string]Standing{"directory": Fine, "lock": Fine, "disk": Fine, "schema": Fine, "books": Fine, "proof": Fine, "holds": Fine, "payments": Fine, "webhooks": Fine, "clock": Fine}
 	expect := func(what string, free uint64, now time.Time, other map[string]Standing, words ...string) {
 		t.Helper()
 		want := maps.Clone(fine)
@@ -153,6 +155,25 @@ func TestExamine(t *testing.T) {
 	}
 	expect("a dispute in another currency", plenty, now, map[string]Standing{"payments": Wrong},
 		"of account Acme: dispute dp_1: 400 cannot be compared.", "at most the 1 IU", "parley credit adjust "+who.ID+` AMOUNT --reason "dp_1"`)
+
+	if off, err = OpenOffline(t.Context(), c, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(off.rooms.ledger.Adjust(t.Context(), who.ID, 1, "dp_1"),
+		off.rooms.db.Announce(t.Context(), []webhook.Endpoint{{URL: "https://hooks.example/secret"}}, money.IU),
+		off.rooms.db.Emit(t.Context(), webhook.LedgerUnbalanced, "", nil)); err != nil {
+		t.Fatal(err)
+	}
+	expect("an event waits", plenty, now.Add(23*time.Hour), nil)
+	expect("it waits for long", plenty, now.Add(25*time.Hour), map[string]Standing{"webhooks": Wrong}, "1 event waiting for https://hooks.example/#")
+	if err := off.rooms.db.Announce(t.Context(), nil, money.IU); err != nil {
+		t.Fatal(err)
+	}
+	expect("nobody sends it", plenty, now.Add(25*time.Hour), map[string]Standing{"webhooks": Noted}, "has no such webhook any more")
+	if err := errors.Join(off.rooms.db.Announce(t.Context(), []webhook.Endpoint{{URL: "https://hooks.example/secret"}}, money.IU), off.Close()); err != nil {
+		t.Fatal(err)
+	}
+	expect("no server runs", plenty, now.Add(25*time.Hour), map[string]Standing{"webhooks": Noted}, "parley serve")
 
 	part := filepath.Join(dir, store.FileName+".restoring")
 	if err := os.WriteFile(part, nil, 0o600); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/telemetry"
 	"github.com/parley-ai/parley/internal/upstream"
+	"github.com/parley-ai/parley/internal/webhook"
 )
 
 // Rooms know nothing of metrics. What is measured stands around them: each type here
@@ -179,6 +180,20 @@ func (c countedBooks) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Res
 	results, err := c.Store.Commit(ctx, ops)
 	c.metrics.Commit(len(ops), time.Since(begin), err != nil)
 	return results, err
+}
+
+// countedOutbox counts events that no endpoint will have.
+type countedOutbox struct {
+	webhook.Store
+	metrics *telemetry.Metrics
+}
+
+func (c countedOutbox) ForgetEvents(ctx context.Context, ended, waiting time.Time, most int) (int, []webhook.Lost, error) {
+	n, lost, err := c.Store.ForgetEvents(ctx, ended, waiting, most)
+	for _, l := range lost {
+		c.metrics.EventsLost(l.Address, l.Events)
+	}
+	return n, lost, err
 }
 
 // countedKeys counts revocations.

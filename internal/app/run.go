@@ -75,7 +75,7 @@ func (a *App) Run(ctx context.Context) error {
 	group.Go(func() { a.proveBooks(rest) })
 	group.Go(func() { a.sweepKeys(rest) })
 	if hooks := endpoints(a.config); len(hooks) > 0 {
-		group.Go(func() { webhook.New(a.rooms.db, hooks, a.log).Run(rest) })
+		group.Go(func() { webhook.New(countedOutbox{a.rooms.db, a.metrics}, hooks, a.log).Run(rest) })
 	}
 	group.Go(func() { a.refusals.Run(rest) })
 	group.Go(func() {

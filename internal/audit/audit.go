@@ -42,6 +42,7 @@ const (
 	PriceVersion   Action = "price.version"  // the configuration has another price
 	WebhookUpdate  Action = "webhook.update" // the configuration has other endpoints
 	WebhookRetry   Action = "webhook.retry"
+	WebhookLose    Action = "webhook.lose" // events were forgotten that an endpoint had not taken
 	BooksBackup    Action = "books.backup"
 	BooksRestore   Action = "books.restore" // the first entry after a backup's own
 	LinkCreate     Action = "link.create"   // an invitation, or an operator's way in

@@ -124,7 +124,8 @@ func TestAnnounce(t *testing.T) {
 	if n := query[int](t, db, `SELECT count(*) FROM event`); n != 3 {
 		t.Errorf("%d events, want 3", n)
 	}
-	if n, err := db.ForgetEvents(ctx, time.Now().Add(time.Hour), 2); n != 2 || err != nil {
+	soon := time.Now().Add(time.Hour)
+	if n, _, err := db.ForgetEvents(ctx, soon, soon, 2); n != 2 || err != nil {
 		t.Errorf("ForgetEvents = %d, %v, want 2", n, err)
 	}
 	if diff := cmp.Diff(want[2:], told(t, db, all)); diff != "" {

@@ -23,6 +23,8 @@ type Inspection struct {
 	Proof Proof
 	// Undecided is what went back of payments and waits for somebody to decide.
 	Undecided []Undecided
+	// Waiting is what the endpoints of webhooks have not taken yet.
+	Waiting []WaitingEvents
 	// Newest is when the last call was made of those that have ended; zero without one.
 	Newest time.Time
 }
@@ -71,6 +73,9 @@ func (i *Inspection) read(ctx context.Context, db *sql.DB) error {
 	}
 	if err == nil {
 		i.Undecided, err = undecided(ctx, sqlTx{tx})
+	}
+	if err == nil {
+		i.Waiting, err = waitingEvents(ctx, sqlTx{tx}, `TRUE`)
 	}
 	return errors.Join(broken, err)
 }

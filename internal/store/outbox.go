@@ -79,21 +79,64 @@ func (d *DB) Deliveries(ctx context.Context, limit int) ([]webhook.Delivery, err
 	return rows(rs, err, func(rs *sql.Rows, d *webhook.Delivery) error { return scanDelivery(rs, d) })
 }
 
-// ForgetEvents forgets events older than before with their deliveries, at most that many,
-// and returns how many.
-func (d *DB) ForgetEvents(ctx context.Context, before time.Time, most int) (n int, err error) {
-	const these = `SELECT number FROM event WHERE created_at < $1 ORDER BY number LIMIT $2`
+// ForgetEvents forgets events with their deliveries, at most that many: those older than ended of
+// which no delivery waits, and those older than waiting. It returns how many, and for each
+// endpoint what had still waited, which the audit log has too.
+func (d *DB) ForgetEvents(ctx context.Context, ended, waiting time.Time, most int) (n int, lost []webhook.Lost, err error) {
+	const these = `SELECT number FROM event e WHERE created_at < ?1 AND (created_at < ?2
+		OR NOT EXISTS (SELECT 1 FROM delivery w WHERE w.event = e.number AND w.state = 'waiting')) ORDER BY number LIMIT ?3`
+	args := []any{micros(ended), micros(waiting), most}
 	err = d.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM delivery WHERE event IN (`+these+`)`, micros(before), most); err != nil {
-			return err
-		}
-		res, err := tx.ExecContext(ctx, `DELETE FROM event WHERE number IN (`+these+`)`, micros(before), most)
+		lost = nil
+		q := sqlTx{tx}
+		all, err := waitingEvents(ctx, q, `d.event IN (`+these+`)`, args...)
 		if err != nil {
 			return err
 		}
-		gone, err := res.RowsAffected()
+		for _, w := range all {
+			l := webhook.Lost{Address: w.Address, Events: w.Events, Oldest: w.Oldest}
+			lost = append(lost, l)
+			err := record(ctx, q, audit.Entry{Actor: audit.Actor(ctx), Action: audit.WebhookLose, Target: "webhooks"}, nil,
+				map[string]any{"url": l.Address, "events": l.Events, "oldest": moment(l.Oldest)})
+			if err != nil {
+				return err
+			}
+		}
+		if _, err := q.run(ctx, `DELETE FROM delivery WHERE event IN (`+these+`)`, args...); err != nil {
+			return err
+		}
+		gone, err := q.run(ctx, `DELETE FROM event WHERE number IN (`+these+`)`, args...)
 		n = int(gone)
 		return err
 	})
-	return n, err
+	if err != nil {
+		return 0, nil, err // nothing was forgotten
+	}
+	return n, lost, nil
+}
+
+// WaitingEvents is what one endpoint has not taken yet.
+type WaitingEvents struct {
+	Address string // of the endpoint, without what of its URL may be secret
+	Events  int
+	Oldest  time.Time // event
+	Wanted  bool      // the configuration of the last server has the endpoint
+}
+
+// waitingEvents are those of the deliveries d that the condition speaks of, by endpoint.
+func waitingEvents(ctx context.Context, q querier, condition string, args ...any) (all []WaitingEvents, err error) {
+	triggers, err := q.list(ctx, `SELECT coalesce(max(sql), '') FROM sqlite_master WHERE type = 'trigger' AND name = '`+deliverer+`'`)
+	if err != nil {
+		return nil, err
+	}
+	list, err := q.list(ctx, `SELECT d.endpoint, count(*), min(v.created_at) FROM delivery d JOIN event v ON v.number = d.event
+		WHERE d.state = 'waiting' AND `+condition+` GROUP BY d.endpoint ORDER BY d.endpoint`, args...)
+	for _, row := range list {
+		endpoint := row[0].(string)
+		all = append(all, WaitingEvents{
+			Address: address(endpoint), Events: int(row[1].(int64)), Oldest: time.UnixMicro(row[2].(int64)).UTC(),
+			Wanted: strings.Contains(triggers[0][0].(string), target(endpoint)),
+		})
+	}
+	return all, err
 }

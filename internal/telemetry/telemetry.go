@@ -42,6 +42,7 @@ type Metrics struct {
 	ejections     *prometheus.CounterVec
 
 	revocations *prometheus.CounterVec
+	lostEvents  *prometheus.CounterVec
 
 	proofOK, proofTime, proofTook prometheus.Gauge
 }
@@ -105,6 +106,7 @@ func (m *Metrics) books() {
 	m.proofTime = m.gauge("parley_ledger_proof_timestamp_seconds", "When the last proof ended; 0 before the first.")
 	m.proofTook = m.gauge("parley_ledger_proof_duration_seconds", "How long it took, its pauses included.")
 	m.proofOK.Set(1) // new books
+	m.lostEvents = m.counter("parley_webhook_events_lost_total", "Events that were forgotten before their endpoint had taken them.", "endpoint")
 	m.revocations = m.counter("parley_revocations_total", "Keys revoked and accounts suspended since the start.", "what")
 }
 
@@ -275,5 +277,12 @@ func (m *Metrics) Retries(model string, n int) {
 func (m *Metrics) Revoked(what string) {
 	if m != nil {
 		m.revocations.WithLabelValues(what).Inc()
+	}
+}
+
+// EventsLost counts events that were forgotten before that endpoint had taken them.
+func (m *Metrics) EventsLost(endpoint string, n int) {
+	if m != nil {
+		m.lostEvents.WithLabelValues(endpoint).Add(float64(n))
 	}
 }

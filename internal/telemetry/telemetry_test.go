@@ -54,6 +54,7 @@ func everything() *telemetry.Metrics {
 	m.Ejected("rack", "timeout")
 	m.Proof(false, 2*time.Second, time.Unix(1_790_000_000, 0))
 	m.Revoked("key")
+	m.EventsLost("https://hooks.example/#1", 3)
 	return m
 }
 
@@ -82,6 +83,7 @@ func TestMetrics(t *testing.T) {
 		`parley_upstream_time_to_first_token_seconds_count{upstream="local"} 1`,
 		`parley_upstream_retries_total{model="m"} 1`,
 		`parley_revocations_total{what="key"} 1`,
+		`parley_webhook_events_lost_total{endpoint="https://hooks.example/#1"} 3`,
 		`parley_engine_running{upstream="local"} 1`,
 		`parley_engine_waiting{upstream="local"} 2`,
 		`parley_engine_pages_used{upstream="local"} 3`,
@@ -152,6 +154,7 @@ func TestMetrics_Nil(t *testing.T) {
 	m.Ejected("rack", "timeout")
 	m.Proof(false, 2*time.Second, time.Unix(1_790_000_000, 0))
 	m.Revoked("key")
+	m.EventsLost("x", 1)
 }
 
 // A call that failed before it was charged must not make a counter panic.

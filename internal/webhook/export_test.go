@@ -16,6 +16,12 @@ func (s *Sender) StepWait(ctx context.Context) (time.Duration, error) {
 	return s.step(ctx, s.endpoints[0])
 }
 
+// Forget forgets what is old enough.
+func (s *Sender) Forget(ctx context.Context) error {
+	_, err := s.forget(ctx)
+	return err
+}
+
 // Began makes the sender so much older.
 func (s *Sender) Began(ago time.Duration) { s.began = s.began.Add(-ago) }
 

@@ -57,7 +57,8 @@ const (
 	mostWait  = time.Hour
 	giveUp    = 24 * time.Hour
 	poll      = time.Second
-	history   = 7 * 24 * time.Hour // how long ended deliveries can be listed
+	history   = 7 * 24 * time.Hour // how long deliveries can be listed
+	untried   = 4 * history        // how long they wait for a server that tries them for a day
 	mostError = 200                // bytes
 )
 
@@ -94,6 +95,13 @@ type Delivery struct {
 	NextAt    time.Time // of a waiting one
 }
 
+// Lost are events that were forgotten before their endpoint had taken them, or they were given up.
+type Lost struct {
+	Address string // of the endpoint, without what of its URL may be secret
+	Events  int
+	Oldest  time.Time
+}
+
 // Errors of trying a delivery again.
 var (
 	ErrNotFound = errors.New("there is no such delivery")
@@ -106,9 +114,10 @@ type Store interface {
 	NextDelivery(ctx context.Context, endpoint string) (d Delivery, found bool, err error)
 	// NoteDelivery writes State, Attempts, LastError and NextAt.
 	NoteDelivery(ctx context.Context, d Delivery) error
-	// ForgetEvents forgets events older than before with their deliveries, at most that
-	// many, and returns how many.
-	ForgetEvents(ctx context.Context, before time.Time, most int) (int, error)
+	// ForgetEvents forgets events with their deliveries, at most that many: those older than
+	// ended of which no delivery waits, and those older than waiting. It returns how many, and
+	// which of them were lost.
+	ForgetEvents(ctx context.Context, ended, waiting time.Time, most int) (n int, lost []Lost, err error)
 }
 
 // Sender sends what is in the outbox.
@@ -260,16 +269,31 @@ func reason(err error) string {
 func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), mostError)], "") }
 
 func (s *Sender) sweep(ctx context.Context) {
-	const rows = 256 // in one transaction
 	for ctx.Err() == nil {
-		n, err := s.store.ForgetEvents(ctx, time.Now().Add(-history), rows)
+		more, err := s.forget(ctx)
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("webhook outbox not swept", "error", err)
 		}
-		if n < rows {
+		if !more {
 			pause(ctx, time.Hour)
 		}
 	}
+}
+
+// forget forgets some of what is old enough, and reports whether there may be more. What waited
+// while no process ran is tried for a day first.
+func (s *Sender) forget(ctx context.Context) (more bool, err error) {
+	const rows = 256 // in one transaction
+	now := time.Now()
+	ended, waiting := now.Add(-history), now.Add(-history)
+	if now.Sub(s.began) < giveUp {
+		waiting = now.Add(-untried)
+	}
+	n, lost, err := s.store.ForgetEvents(ctx, ended, waiting, rows)
+	for _, l := range lost {
+		s.log.Error("webhook events lost", "endpoint", l.Address, "events", l.Events, "oldest", l.Oldest)
+	}
+	return n == rows, err
 }
 
 func pause(ctx context.Context, d time.Duration) {

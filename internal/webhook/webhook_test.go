@@ -187,6 +187,54 @@ func TestSender_GivesUp(t *testing.T) {
 	}
 }
 
+// What nobody has taken for a week is forgotten and told, but not by a server that has not tried
+// it for a day.
+func TestSender_Forgets(t *testing.T) {
+	t.Parallel()
+	db, toggle := books(t, "https://hooks.example/secret-path")
+	toggle()
+	toggle()
+	var log strings.Builder
+	s := webhook.New(laterStore{db, 8 * 24 * time.Hour}, []webhook.Endpoint{{URL: "https://hooks.example/secret-path", Secret: secret}}, slog.New(slog.NewTextHandler(&log, nil)))
+	if err := s.Forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(deliveries(t, db)); n != 2 || log.Len() > 0 {
+		t.Errorf("at its start %d are left, want 2; log %q", n, &log)
+	}
+	s.Began(24 * time.Hour)
+	if err := s.Forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(deliveries(t, db)); n != 0 {
+		t.Errorf("after a day %d are left", n)
+	}
+	if got := log.String(); !strings.Contains(got, `level=ERROR msg="webhook events lost" endpoint=https://hooks.example/#`) || !strings.Contains(got, "events=2 oldest=") || strings.Contains(got, "secret-path") {
+		t.Errorf("log %q", got)
+	}
+}
+
+// A server that never runs for a day does not keep what it cannot send for ever.
+func TestSender_ForgetsUntried(t *testing.T) {
+	t.Parallel()
+	db, toggle := books(t, "https://hooks.example/")
+	toggle()
+	s := webhook.New(laterStore{db, 29 * 24 * time.Hour}, nil, slog.New(slog.DiscardHandler))
+	if err := s.Forget(t.Context()); err != nil || len(deliveries(t, db)) != 0 {
+		t.Errorf("after four weeks: %v, %+v", err, deliveries(t, db))
+	}
+}
+
+// laterStore forgets as if it were so much later.
+type laterStore struct {
+	*store.DB
+	by time.Duration
+}
+
+func (s laterStore) ForgetEvents(ctx context.Context, ended, waiting time.Time, most int) (int, []webhook.Lost, error) {
+	return s.DB.ForgetEvents(ctx, ended.Add(s.by), waiting.Add(s.by), most)
+}
+
 // A clock that was set back does not hold up what waited for it.
 func TestSender_ClockSetBack(t *testing.T) {
 	t.Parallel()
