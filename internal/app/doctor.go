@@ -166,6 +166,7 @@ func (x *examination) books(ctx context.Context, running bool) {
 	x.leftovers(i, running)
 	x.payments(i.Undecided)
 	x.webhooks(i.Waiting, running)
+	x.parts(i.Parts)
 	x.clock(i.Newest)
 }
 
@@ -233,6 +234,17 @@ func (x *examination) webhooks(list []store.WaitingEvents, running bool) {
 	}
 	if !held {
 		x.add("webhooks", Fine, "No event waits longer than a day.", "")
+	}
+}
+
+// parts are what backups have left that were killed.
+func (x *examination) parts(list []store.Part) {
+	for _, p := range list {
+		x.add("backup", Noted, fmt.Sprintf("%s (%s) is part of a backup that runs, or was killed; it was last written at %s.", p.Path, megabytes(p.Bytes), p.Written.UTC().Format(time.RFC3339)),
+			"If no backup runs: rm "+p.Path+". The next one into its directory does so a day after that time.")
+	}
+	if len(list) == 0 {
+		x.add("backup", Fine, "Nothing is left of backups that were killed.", "")
 	}
 }
 

@@ -92,7 +92,7 @@ func TestExamine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fine := map[string]Standing{"directory": Fine, "lock": Fine, "disk": Fine, "schema": Fine, "books": Fine, "proof": Fine, "holds": Fine, "payments": Fine, "webhooks": Fine, "clock": Fine}
+	fine := map[string]Standing{"directory": Fine, "lock": Fine, "disk": Fine, "schema": Fine, "books": Fine, "proof": Fine, "holds": Fine, "payments": Fine, "webhooks": Fine, "backup": Fine, "clock": Fine}
 	expect := func(what string, free uint64, now time.Time, other map[string]Standing, words ...string) {
 		t.Helper()
 		want := maps.Clone(fine)
@@ -174,6 +174,12 @@ func TestExamine(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("no server runs", plenty, now.Add(25*time.Hour), map[string]Standing{"webhooks": Noted}, "parley serve")
+
+	kept := filepath.Join(dir, "backups", ".parley-backup-1")
+	if err := errors.Join(os.Mkdir(filepath.Dir(kept), 0o700), os.WriteFile(kept, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	expect("a backup was killed", plenty, now, map[string]Standing{"backup": Noted}, kept+" (0 MB) is part of a backup", "rm "+kept)
 
 	part := filepath.Join(dir, store.FileName+".restoring")
 	if err := os.WriteFile(part, nil, 0o600); err != nil {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -62,11 +63,18 @@ func copyBooks(ctx context.Context, from, to string, all []migration) (rep ledge
 	if _, err := os.Lstat(to); err == nil {
 		return rep, os.ErrExist // before the work
 	}
-	part, err := os.CreateTemp(filepath.Dir(to), ".parley-backup-*") // 0600
+	removeParts(filepath.Dir(to), time.Now().Add(-abandoned))  // and before it needs the room
+	part, err := os.CreateTemp(filepath.Dir(to), partName+"*") // 0600
 	if err != nil {
 		return rep, err
 	}
-	defer func() { err = errors.Join(err, part.Close(), os.Remove(part.Name())) }()
+	defer func() {
+		gone := os.Remove(part.Name())
+		if errors.Is(gone, fs.ErrNotExist) { // it has its name
+			gone = nil
+		}
+		err = errors.Join(err, part.Close(), gone)
+	}()
 	// A connection of its own: the writer has calls to write, and readers may not vacuum.
 	db, err := open(from, "_pragma=busy_timeout(10000)", 1)
 	if err != nil {
@@ -83,8 +91,10 @@ func copyBooks(ctx context.Context, from, to string, all []migration) (rep ledge
 	if err != nil && !errors.Is(err, ErrUnbalanced) {
 		return rep, err
 	}
-	// A link, unlike a rename, never takes the place of a file.
-	return c.Report, errors.Join(err, os.Link(part.Name(), to), syncDir(filepath.Dir(to)))
+	if named := publish(part.Name(), to, namings()); named != nil {
+		return c.Report, errors.Join(err, named)
+	}
+	return c.Report, errors.Join(err, syncDir(filepath.Dir(to)))
 }
 
 // syncDir makes what was named in dir durable.

@@ -40,6 +40,12 @@ func (d *DB) Unscreened(ctx context.Context) (all []ledger.Invariant, err error)
 	return all, nil
 }
 
+// Naming is a way to give a backup its name.
+type Naming = naming
+
+// Namings and Publish are those of backups.
+var Namings, Publish = namings, publish
+
 // Asked are the names of the laws that the screen can prove and leaves to their queries.
 func (d *DB) Asked(ctx context.Context) (names []string, err error) {
 	s, err := screenCharges(ctx, d.read)

@@ -25,6 +25,9 @@ type Inspection struct {
 	Undecided []Undecided
 	// Waiting is what the endpoints of webhooks have not taken yet.
 	Waiting []WaitingEvents
+	// Parts are what backups have left that were killed, or are making now: in backups, and where
+	// the last ones were made.
+	Parts []Part
 	// Newest is when the last call was made of those that have ended; zero without one.
 	Newest time.Time
 }
@@ -35,6 +38,9 @@ func Inspect(ctx context.Context, dir string) (i Inspection, err error) {
 	if _, err := os.Lstat(filepath.Join(dir, restoring)); err == nil {
 		return i, fmt.Errorf("%s: %w", dir, ErrRestoring)
 	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return i, err
+	}
 	path := filepath.Join(dir, FileName)
 	if _, err := os.Stat(path); err != nil {
 		return i, err
@@ -43,7 +49,8 @@ func Inspect(ctx context.Context, dir string) (i Inspection, err error) {
 	if err != nil {
 		return i, err
 	}
-	err = i.read(ctx, db)
+	i.Parts = partsIn(filepath.Join(dir, backups))
+	err = i.read(ctx, dir, db)
 	if err = errors.Join(err, db.Close()); err != nil {
 		return i, explain(path, err)
 	}
@@ -51,7 +58,7 @@ func Inspect(ctx context.Context, dir string) (i Inspection, err error) {
 	return i, err
 }
 
-func (i *Inspection) read(ctx context.Context, db *sql.DB) error {
+func (i *Inspection) read(ctx context.Context, dir string, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return err
@@ -76,6 +83,11 @@ func (i *Inspection) read(ctx context.Context, db *sql.DB) error {
 	}
 	if err == nil {
 		i.Waiting, err = waitingEvents(ctx, sqlTx{tx}, `TRUE`)
+	}
+	if err == nil {
+		var beside []Part
+		beside, err = partsBesideBackups(ctx, sqlTx{tx}, filepath.Join(dir, backups))
+		i.Parts = append(i.Parts, beside...)
 	}
 	return errors.Join(broken, err)
 }

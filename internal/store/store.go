@@ -64,6 +64,9 @@ func Open(ctx context.Context, dir string) (*DB, error) {
 	if _, err := os.Lstat(filepath.Join(dir, restoring)); err == nil {
 		return nil, fmt.Errorf("%s: %w", dir, ErrRestoring)
 	}
+	// Only who has the lock on dir keeps copies there, and makes none yet: a start that is killed
+	// again and again before a migration must not fill the disk.
+	removeParts(filepath.Join(dir, backups), time.Now())
 	created, err := create(path)
 	if err != nil {
 		return nil, err
