@@ -167,6 +167,10 @@ type Directory struct {
 	lives sync.Map   // id -> *Life, of those who have called since they were active
 	mu    sync.Mutex // held over every change, and for names
 	names map[string]string
+	// What follows is guarded by mu: see [calendar].
+	calendar calendar
+	fresh    []string          // accounts whose subscriptions have changed since they were looked at
+	looked   *map[string]*Plan // with which plans all were looked at
 }
 
 // NewDirectory returns an empty directory over store.
@@ -190,8 +194,13 @@ func (d *Directory) Load(ctx context.Context) error {
 	return nil
 }
 
+// put makes a the account of its id. The caller has locked d.
 func (d *Directory) put(a *Account) {
+	old, known := d.ByID(a.ID)
 	d.byID.Store(a.ID, a)
+	if a.Subscription.ID != "" && (!known || old.Subscription != a.Subscription) {
+		d.fresh = append(d.fresh, a.ID)
+	}
 	d.names[a.Name] = a.ID
 }
 

@@ -113,22 +113,28 @@ func (s *Subscriptions) Change(ctx context.Context, id, plan string, when When, 
 // one's will, zero for none. It may be called at any time, any number of times, by any
 // number of processes. What went wrong with one subscription does not hinder the others.
 func (s *Subscriptions) Due(ctx context.Context, now time.Time) (next time.Time, err error) {
-	s.directory.byID.Range(func(_, v any) bool {
-		a := v.(*Account)
-		if _, due := a.Subscription.Due(s.terms, now); due {
-			moved, failed := s.change(ctx, a.ID, now, nil)
-			if failed != nil {
-				err = errors.Join(err, fmt.Errorf("subscription of %s: %w", a.ID, failed))
-				return ctx.Err() == nil
+	for err == nil {
+		ids := s.directory.takeDue(now)
+		if len(ids) == 0 {
+			break
+		}
+		var looked, late []string
+		for i, id := range ids {
+			_, failed := s.change(ctx, id, now, nil)
+			if failed == nil {
+				looked = append(looked, id)
+				continue
 			}
-			a = moved
+			err = errors.Join(err, fmt.Errorf("subscription of %s: %w", id, failed))
+			late = append(late, id)
+			if ctx.Err() != nil {
+				late = append(late, ids[i+1:]...)
+				break
+			}
 		}
-		if t := a.Subscription.Next(); !t.IsZero() && (next.IsZero() || t.Before(next)) {
-			next = t
-		}
-		return true
-	})
-	return next, err
+		s.directory.giveBack(looked, late)
+	}
+	return s.directory.nextDue(), err
 }
 
 // mostTries bounds how often a change is made anew from what another process has written.
