@@ -92,7 +92,7 @@ func copyBooks(ctx context.Context, from, to string, all []migration) (rep ledge
 		return rep, err
 	}
 	if named := publish(part.Name(), to, namings()); named != nil {
-		return c.Report, errors.Join(err, named)
+		return c.Report, named // whatever is in it, no file is kept
 	}
 	return c.Report, errors.Join(err, syncDir(filepath.Dir(to)))
 }
