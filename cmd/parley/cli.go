@@ -32,6 +32,10 @@ type cli struct {
 		Invite accountInvite `cmd:"" help:"Make a link that gives somebody a place in an account, once."`
 		Ls     accountLs     `cmd:"" help:"List all accounts."`
 	} `cmd:"" help:"Accounts: who pays."`
+	Invitation struct {
+		Ls     invitationLs     `cmd:"" help:"List the invitations into an account that are still open."`
+		Revoke invitationRevoke `cmd:"" help:"Make the link of an invitation worthless."`
+	} `cmd:"" help:"Invitations into accounts; account invite makes them."`
 	Subscription struct {
 		Set    subscriptionSet    `cmd:"" help:"Give an account a subscription to a plan, or another end to it."`
 		Show   subscriptionShow   `cmd:"" help:"Show a subscription and what is left of its period."`

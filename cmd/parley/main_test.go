@@ -40,6 +40,7 @@ func TestScripts(t *testing.T) {
 			"set":    onLast("set"),
 			"mode":   mode,
 			"month":  month,
+			"last":   last,
 		},
 	})
 }
@@ -96,6 +97,13 @@ func onLast(command string) func(*testscript.TestScript, bool, []string) {
 			ts.Fatalf("key %s gives %v", command, err)
 		}
 	}
+}
+
+// last sets a variable to the id of the last thing that was listed as JSON.
+func last(ts *testscript.TestScript, _ bool, args []string) {
+	var list []struct{ ID string }
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &list))
+	ts.Setenv(args[0], list[len(list)-1].ID)
 }
 
 // month sets MONTH to the current one.

@@ -22,6 +22,7 @@ var changes = []struct{ api, command, form string }{
 	{"POST /admin/v1/accounts/{account}/credits", "credit add", "/operator/accounts/{id}/credit"},
 	{"POST /admin/v1/accounts/{account}/adjustments", "credit adjust", "/operator/accounts/{id}/adjust"},
 	{"POST /admin/v1/accounts/{account}/invitations", "account invite", "/operator/accounts/{id}/invite"},
+	{"POST /admin/v1/accounts/{account}/invitations/{invitation}/revoke", "invitation revoke", "/operator/accounts/{id}/invitations/{link}/revoke"},
 	{"GET /admin/v1/ledger/verification", "ledger verify", "/operator/ledger/verify"},
 	{"POST /admin/v1/operator-tokens", "operator token create", "/operator/settings"},
 	{"POST /admin/v1/operator-tokens/{token}/revoke", "operator token revoke", "/operator/settings/tokens/{id}/revoke"},

@@ -204,6 +204,22 @@ await check("an operator looks into another account", async (problems) => {
   await page.close();
 });
 
+await check("an operator takes an invitation back", async (problems) => {
+  const page = await member.newPage();
+  watch(page, problems);
+  await page.goto(`/operator/accounts/${process.env.OTHER}/invite`);
+  await form(page, { Email: "ada.lovelace@analytical-engine.example.test" }, "Make the link");
+  const link = (await page.locator("output").textContent()).trim();
+  await page.getByRole("link", { name: "I have sent it" }).click();
+  await page.getByRole("heading", { name: "Open invitations" }).waitFor();
+  await glance(page, problems, shots("operator-invitations"));
+  await form(page, {}, "Revoke the invitation of ada.lovelace@analytical-engine.example.test");
+  await page.getByText("The invitation is revoked.").waitFor();
+  if (await page.getByRole("heading", { name: "Open invitations" }).count()) problems.push("it is still listed");
+  if ((await page.goto(link)).status() !== 404) problems.push("its link leads somewhere");
+  await page.close();
+});
+
 await check("single keys", async (problems) => {
   const page = await member.newPage();
   watch(page, problems);

@@ -71,6 +71,7 @@ type archive interface {
 	Refusals(ctx context.Context, f refusal.Filter) ([]refusal.Record, error)
 	Periods(ctx context.Context, subscriptionID string) ([]ledger.Period, error)
 	codes
+	invitations
 }
 
 // offer is what admin asks of catalog.Catalog.

@@ -257,11 +257,6 @@ func (c *Client) MakeOperatorLink(ctx context.Context) (OperatorLink, error) {
 	return call[OperatorLink](ctx, c, "POST", "/operator-links", nil)
 }
 
-// Invite makes a link that gives somebody a place in an account, once.
-func (c *Client) Invite(ctx context.Context, name string, in NewInvitation) (Invitation, error) {
-	return call[Invitation](ctx, c, "POST", accountPath(name, "/invitations"), in)
-}
-
 // Models lists the models on offer.
 func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	return call[[]Model](ctx, c, "GET", "/models", nil)

@@ -44,6 +44,7 @@ var refusals = [...]struct {
 	{account.ErrStatus, http.StatusBadRequest, "invalid_status", "An account's status is active or suspended."},
 	{account.ErrSuspended, http.StatusConflict, "account_suspended", "The account is suspended.\nResume it first: parley account set NAME --status active"},
 	{member.ErrEmail, http.StatusBadRequest, "invalid_email", "An email address has a name, an @ and a domain, 254 characters at most."},
+	{member.ErrLinkUnknown, http.StatusNotFound, "invitation_not_found", "There is no such invitation, or it was used."},
 	{member.ErrRole, http.StatusBadRequest, "invalid_role", "A role is owner or member."},
 	{account.ErrWhen, http.StatusBadRequest, "invalid_when", "A plan changes now or at period_end."},
 	{subscription.ErrUntil, http.StatusBadRequest, "invalid_until", "The subscription would end in the past."},

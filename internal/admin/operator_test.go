@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -43,5 +44,55 @@ func TestInvite(t *testing.T) {
 	}
 	if open, err := h.db.Invitations(ctx, lab.ID, time.Now()); err != nil || len(open) != 0 {
 		t.Errorf("%d invitations are open, %v", len(open), err)
+	}
+}
+
+// TestRevokeInvitation lists what can still be used, and takes one back.
+func TestRevokeInvitation(t *testing.T) {
+	t.Parallel()
+	h, ctx := open(t), t.Context()
+	lab := h.lab(t)
+	if none, err := h.Invitations(ctx, lab.ID); err != nil || none == nil || len(none) != 0 {
+		t.Errorf("before the first: %v, %v", none, err)
+	}
+	ada, err := h.Invite(ctx, lab.ID, admin.NewInvitation{Email: "ada@example.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := h.Invite(ctx, lab.ID, admin.NewInvitation{Email: "ada@example.test", Role: "member"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := h.Invitations(ctx, "Example Lab"); err != nil || len(all) != 2 || all[0] != again.Invitation || all[1] != ada.Invitation || ada.CreatedBy != admin.Whoami() {
+		t.Errorf("the open ones are %+v, %v; want %+v and %+v", all, err, again.Invitation, ada.Invitation)
+	}
+	other, err := h.CreateAccount(ctx, admin.NewAccount{Name: "Other Lab", Plan: "pro"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.RevokeInvitation(ctx, other.ID, ada.ID); code(err) != "invitation_not_found" {
+		t.Errorf("of another account: %v", err)
+	}
+	if gone, err := h.RevokeInvitation(ctx, lab.ID, ada.ID); err != nil || gone != ada.Invitation {
+		t.Errorf("RevokeInvitation() = %+v, %v", gone, err)
+	}
+	if es, err := h.AuditLog(ctx, lab.ID, 1); err != nil || es[0].Action != string(audit.LinkRevoke) || es[0].Actor != admin.Whoami() {
+		t.Errorf("the audit log has %+v, %v", es, err)
+	}
+	join := func(url string) error {
+		_, token, _ := strings.Cut(url, "/join/")
+		_, err := h.gate.Join(ctx, member.Token(token), "correct horse battery", member.From{Address: "192.0.2.1"})
+		return err
+	}
+	if err := join(ada.URL); !errors.Is(err, member.ErrLinkUnknown) {
+		t.Errorf("joining by the revoked one: %v", err)
+	}
+	if err := join(again.URL); err != nil {
+		t.Errorf("joining by the other: %v", err)
+	}
+	for _, id := range []string{ada.ID, again.ID} { // revoked, used
+		if _, err := h.RevokeInvitation(ctx, lab.ID, id); code(err) != "invitation_not_found" {
+			t.Errorf("once more: %v", err)
+		}
 	}
 }

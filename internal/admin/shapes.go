@@ -454,22 +454,6 @@ type OperatorLink struct {
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// NewInvitation asks for a link that gives whoever has Email a place in an account. Role is
-// owner or member; without one it is owner.
-type NewInvitation struct {
-	Email string `json:"email"`
-	Role  string `json:"role,omitzero"`
-}
-
-// Invitation lets whoever has Email, in lower case, join Account as Role, once.
-type Invitation struct {
-	URL       string    `json:"url"`
-	Account   string    `json:"account"`
-	Email     string    `json:"email"`
-	Role      string    `json:"role"`
-	ExpiresAt time.Time `json:"expires_at"`
-}
-
 // NewBackup asks for a copy of the books in the file Path, which is absolute.
 type NewBackup struct {
 	Path string `json:"path"`

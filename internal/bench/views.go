@@ -134,7 +134,7 @@ func knownViews() map[string][]view {
 		"/keys/{id}": keyID, "/keys/{id}/edit": keyID, "/keys/{id}/rotate": keyID, "/keys/{id}/revoke": keyID, "/models/{id}": modelID,
 		"/members/{id}": personID, "/requests/{id}": callID, "/requests/{id}/json": callID, "/operator/accounts/{id}": accountID,
 		"/operator/accounts/{id}/credit": accountID, "/operator/accounts/{id}/adjust": accountID, "/operator/accounts/{id}/plan": accountID,
-		"/operator/accounts/{id}/suspend": accountID, "/operator/accounts/{id}/resume": accountID,
+		"/operator/accounts/{id}/suspend": accountID, "/operator/accounts/{id}/resume": accountID, "/operator/accounts/{id}/invite": accountID,
 	} {
 		all[path] = byID(path, id)
 	}

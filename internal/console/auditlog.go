@@ -11,6 +11,7 @@ import (
 
 	"github.com/parley-ai/parley/internal/audit"
 	"github.com/parley-ai/parley/internal/ident"
+	"github.com/parley-ai/parley/internal/member"
 	"github.com/parley-ai/parley/internal/subscription"
 )
 
@@ -122,11 +123,15 @@ func (s *Server) auditLog(v *visit) error {
 // actorNames are the members of the account by their ids.
 func (v *visit) actorNames() (map[string]string, error) {
 	people, err := v.s.Gate.Store.People(v.context(), v.account.ID)
+	return namesOf(people), err
+}
+
+func namesOf(people []member.Person) map[string]string {
 	names := map[string]string{}
 	for _, p := range people {
 		names[p.ID] = p.Email
 	}
-	return names, err
+	return names
 }
 
 func actorOptions(names map[string]string, value string) []pick {
@@ -143,19 +148,25 @@ func actorOptions(names map[string]string, value string) []pick {
 	return options
 }
 
+// actorName is who has done something, for members of the account; names are theirs by their ids.
+func actorName(actor string, names map[string]string) string {
+	switch {
+	case names[actor] != "":
+		return names[actor]
+	case actor == audit.System:
+		return "Parley"
+	case strings.HasPrefix(actor, ident.Member):
+		return "operator or former member " + middle(actor)
+	}
+	return "operator " + middle(actor)
+}
+
 // auditRow is an entry for people. Who is no member of the account is one no more, or an
 // operator, whose name is theirs.
 func (v *visit) auditRow(e *audit.Entry, names map[string]string) auditRow {
-	r := auditRow{Seq: e.Seq, At: e.At, Who: names[e.Actor], What: actionWords[e.Action], Facts: e.After}
-	switch {
-	case r.Who != "":
+	r := auditRow{Seq: e.Seq, At: e.At, Who: actorName(e.Actor, names), What: actionWords[e.Action], Facts: e.After}
+	if names[e.Actor] != "" {
 		r.From = e.Origin
-	case e.Actor == audit.System:
-		r.Who = "Parley"
-	case strings.HasPrefix(e.Actor, ident.Member):
-		r.Who = "operator or former member " + middle(e.Actor)
-	default:
-		r.Who = "operator " + middle(e.Actor)
 	}
 	if r.What == "" {
 		r.What = string(e.Action)

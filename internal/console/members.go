@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/apikey"
 	"github.com/parley-ai/parley/internal/member"
 )
@@ -18,7 +17,7 @@ type personRow struct {
 // membersPage is what templates/members.html shows.
 type membersPage struct {
 	People      []personRow
-	Invitations []member.Link
+	Invitations invitations
 	May         bool // change something
 }
 
@@ -33,11 +32,10 @@ func (s *Server) members(v *visit) error {
 	if err != nil {
 		return err
 	}
-	open, err := s.Gate.Store.Invitations(v.context(), v.account.ID, v.now)
-	if err != nil {
+	p := membersPage{May: v.role == member.Owner}
+	if p.Invitations, err = v.invitations(v.account, people); err != nil {
 		return err
 	}
-	p := membersPage{Invitations: open, May: v.role == member.Owner}
 	keys := map[string]int{} // that work, by who made them: listed once, not for everybody
 	for _, k := range s.Keys.List(v.account.ID) {
 		if k.Status(v.now) == "active" {
@@ -55,108 +53,6 @@ func (v *visit) keysOf(memberID string) []apikey.Key {
 	return slices.DeleteFunc(v.s.Keys.List(v.account.ID), func(k apikey.Key) bool {
 		return k.CreatedBy != memberID || k.Status(v.now) != "active"
 	})
-}
-
-// invitePage is what templates/invite.html shows.
-type invitePage struct {
-	// Title is of the form, Into the account's name, At where the form goes, and Back where it
-	// was come from.
-	Title, Into, At, Back, BackName string
-
-	Form  *form
-	Token string // of the form
-	Owner bool   // is the role that was chosen
-	// Link and Email are of an invitation that was made; it is shown once.
-	Link  secret
-	Email string
-}
-
-func (v *visit) inviteForm() *form {
-	return v.form(field{Name: "email", Label: "Email", Type: "email", Autocomplete: "off", Maximum: 254, Wide: "w3", Focus: true})
-}
-
-// inviting is the page on which an owner invites into the account that is looked at, or an
-// operator into the one that the path names, which may have nobody yet.
-func (v *visit) inviting(a *account.Account) invitePage {
-	p := invitePage{Title: "Invite a member", Into: a.Name, At: "/members/invite", Back: "/members", BackName: "Members", Form: v.inviteForm()}
-	if v.route.who == forOperator {
-		p.Title, p.Back, p.BackName, p.Owner = "Invite to "+a.Name, "/operator/accounts/"+a.ID, a.Name, true
-		p.At = p.Back + "/invite"
-	}
-	return p
-}
-
-// invited is the account that somebody is invited into. An operator invites nobody into one that
-// is suspended.
-func (v *visit) invited() (*account.Account, error) {
-	if v.route.who != forOperator {
-		return v.account, nil
-	}
-	a, err := v.operated()
-	if err == nil && a.Status == account.Suspended {
-		return nil, account.ErrSuspended
-	}
-	return a, err
-}
-
-func (s *Server) invitePage(v *visit) error {
-	a, err := v.invited()
-	if err != nil {
-		return err
-	}
-	p := v.inviting(a)
-	p.Token = s.once.token(v)
-	return v.page("invite", p.Title, p)
-}
-
-// invite makes a link and answers with it: nothing can show it again.
-func (s *Server) invite(v *visit) error {
-	a, err := v.invited()
-	if err != nil {
-		return err
-	}
-	p, role := v.inviting(a), member.Role(v.value("role"))
-	f := p.Form
-	wrong := func() error {
-		p.Token, p.Owner = s.once.token(v), role == member.Owner
-		return v.wrong("invite", p.Title, p)
-	}
-	d, ok := s.once.take(v)
-	if !ok {
-		f.failAll(staleForm)
-		return wrong()
-	}
-	defer d.mu.Unlock()
-	if !d.at.IsZero() {
-		if p, ok := d.again(v.now).(invitePage); ok {
-			return v.page("invite", "The invitation is ready", p)
-		}
-		return v.seeOther(p.Back)
-	}
-	token, link, err := s.Gate.Invite(v.context(), a.ID, v.value("email"), role)
-	switch {
-	case errors.Is(err, member.ErrEmail):
-		f.refuse(err, v.now)
-		return wrong()
-	case errors.Is(err, member.ErrRole):
-		return errForm
-	case err != nil:
-		return err
-	}
-	p.Email, p.Link = link.Email, secret{ID: "link", Label: "Invitation", Value: s.PublicURL.String() + member.JoinPath(token)}
-	d.done(v.now, p)
-	return v.page("invite", "The invitation is ready", p)
-}
-
-func (s *Server) revokeInvitation(v *visit) error {
-	err := s.Gate.Store.RevokeLink(v.context(), v.account.ID, v.r.PathValue("id"))
-	if errors.Is(err, member.ErrLinkUnknown) {
-		return errNotFound
-	}
-	if err != nil {
-		return err
-	}
-	return v.seeOther("/members?done=revoked")
 }
 
 // memberPage is what templates/member.html shows.

@@ -23,6 +23,7 @@ type operatorAccountPage struct {
 	Used    int                   // grants of which nothing is left
 	People  []member.Person
 	Changes []changeRow // the last of the account itself
+	Invited invitations
 }
 
 // changesShown is how many changes an account's page has.
@@ -51,6 +52,7 @@ func (s *Server) operatorAccount(v *visit) error {
 		"plan":          "The plan is changed. It counts for every call from now on.",
 		"suspended":     a.Name + " is suspended. New calls get 401.",
 		"resumed":       a.Name + " may make calls again.",
+		"revoked":       "The invitation is revoked. Its link leads nowhere from now on.",
 	})
 	if v.r.URL.Query().Get("done") == "bare" {
 		v.say(noteWarn, "The account is created, its credit is not.", "The books could not be written. Look at the sum below, then add it.")
@@ -71,6 +73,9 @@ func (s *Server) operatorAccount(v *visit) error {
 	}
 	p.Used = len(all) - len(p.Grants)
 	if p.People, err = s.Gate.Store.People(v.context(), a.ID); err != nil {
+		return err
+	}
+	if p.Invited, err = v.invitations(a, p.People); err != nil {
 		return err
 	}
 	changes, err := s.Operator.Store.AuditPage(v.context(), audit.Filter{Targets: []string{a.ID}, Limit: changesShown})

@@ -67,3 +67,54 @@ func TestOperatorInvites(t *testing.T) {
 		t.Errorf("of nobody: %s", r.Status)
 	}
 }
+
+// TestOperatorRevokesInvitation: every link that an operator makes stays good until it is used,
+// so the account's page lists them all and takes back any.
+func TestOperatorRevokesInvitation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	op, owner := w.operator(), w.person("ada@example.test", false, w.lab, member.Owner)
+	at := "/operator/accounts/" + w.lab.ID
+	if page := text(t, w.ask("GET", at, op, nil)); strings.Contains(page, "Open invitations") {
+		t.Error("without an invitation there is a list of them")
+	}
+	path := at + "/invite"
+	link := joinLink.FindStringSubmatch(text(t, w.ask("POST", path, op, w.filled(path, op, "email", "ben@example.test", "role", "owner"))))
+	owners := invite(t, w, owner, "eve@example.test", "member")
+	open, err := w.db.Invitations(t.Context(), w.lab.ID, time.Now())
+	if err != nil || len(open) != 2 || link == nil {
+		t.Fatalf("the open invitations are %+v, %v", open, err)
+	}
+	page := shown(t, w.ask("GET", at, op, nil))
+	for _, want := range []string{"ben@example.test", "eve@example.test", "by op@example.test", "by ada@example.test", "Revoke the invitation of ben@example.test"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the account's page does not say %q", want)
+		}
+	}
+	if page := shown(t, w.ask("GET", "/members", owner, nil)); !strings.Contains(page, "by operator or former member") || strings.Contains(page, "op@example.test") {
+		t.Error("the owner is not told that an operator invites, or who that is")
+	}
+	revoke := at + "/invitations/" + open[1].ID + "/revoke" // the older one: the operator's
+	if r := w.ask("POST", revoke, owner, nil); r.StatusCode != http.StatusForbidden {
+		t.Errorf("by an owner: %s", r.Status)
+	}
+	other := w.account("Other Lab")
+	if r := w.ask("POST", "/operator/accounts/"+other.ID+"/invitations/"+open[1].ID+"/revoke", op, nil); r.StatusCode != http.StatusNotFound {
+		t.Errorf("of another account: %s", r.Status)
+	}
+	if _, err := w.accounts.Change(t.Context(), w.lab.ID, account.Change{Status: new(string(account.Suspended))}); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.ask("POST", revoke, op, nil); r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != at+"?done=revoked" {
+		t.Errorf("of a suspended account: %s to %s", r.Status, r.Header.Get("Location"))
+	}
+	if page := shown(t, w.ask("GET", at+"?done=revoked", op, nil)); !strings.Contains(page, "The invitation is revoked.") || strings.Contains(page, "invitation of ben@example.test") || !strings.Contains(page, "invitation of eve@example.test") {
+		t.Error("the page does not say what was done, or lists what is left wrongly")
+	}
+	if r := w.ask("GET", link[1], "", nil); r.StatusCode != http.StatusNotFound {
+		t.Errorf("the link that was revoked: %s", r.Status)
+	}
+	if r := w.ask("GET", owners, "", nil); r.StatusCode != http.StatusOK {
+		t.Errorf("the one that was not: %s", r.Status)
+	}
+}

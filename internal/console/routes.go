@@ -86,7 +86,7 @@ func routes() []route {
 		{"GET", "/members", forMember, (*Server).members},
 		{"GET", "/members/invite", forOwner, proved((*Server).invitePage)},
 		{"POST", "/members/invite", forOwner, proved((*Server).invite)},
-		{"POST", "/members/invitations/{id}/revoke", forOwner, (*Server).revokeInvitation},
+		{"POST", "/members/invitations/{link}/revoke", forOwner, (*Server).revokeInvitation},
 		{"GET", "/members/{id}", forOwner, (*Server).memberPage},
 		{"POST", "/members/{id}/role", forOwner, proved((*Server).setRole)},
 		{"POST", "/members/{id}/remove", forOwner, proved((*Server).removeMember)},
@@ -130,6 +130,7 @@ func routes() []route {
 		{"POST", "/operator/accounts/{id}/resume", forOperator, proved((*Server).resume)},
 		{"GET", "/operator/accounts/{id}/invite", forOperator, proved((*Server).invitePage)},
 		{"POST", "/operator/accounts/{id}/invite", forOperator, proved((*Server).invite)},
+		{"POST", "/operator/accounts/{id}/invitations/{link}/revoke", forOperator, proved((*Server).revokeInvitation)},
 
 		// Operator: Plans, models and routes.
 		{"GET", "/operator/plans", forOperator, (*Server).operatorPlans},
