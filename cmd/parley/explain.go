@@ -66,7 +66,11 @@ func (e *env) refusal(x admin.Explained) {
 func (e *env) charge(x admin.Explained) {
 	c := x.Charge
 	r := c.Receipt
-	e.print("%s, %s IU    %s", r.Model, credit(r.Charge), e.result(r))
+	plan := ""
+	if r.PlanTokens > 0 && r.State != "running" {
+		plan = " and " + english.Plural(r.PlanTokens, "plan token")
+	}
+	e.print("%s, %s IU%s    %s", r.Model, credit(r.Charge), plan, e.result(r))
 	for _, s := range c.Sentences {
 		e.fact("", s)
 	}
@@ -96,19 +100,30 @@ func (e *env) charge(x admin.Explained) {
 	e.fact("completion", r.CompletionID)
 }
 
+// parts prints a sum that closes: what the tokens cost, less what was not charged of it.
 func (e *env) parts(c *admin.ChargeMade) {
-	amounts := make([]string, 0, len(c.Parts)+1)
+	r := c.Receipt
+	free, tokens := []string{"  not charged", "", ""}, 0
+	if r.PlanTokens > 0 {
+		free = []string{"  paid by plan", english.Count(r.PlanTokens), ""}
+	}
+	amounts := []string{r.Charge, c.Free, r.WrittenOff}
 	for _, p := range c.Parts {
 		amounts = append(amounts, p.Amount)
 	}
-	amounts = credits(append(amounts, c.Receipt.Charge)...)
-	rows := make([][]string, 0, len(c.Parts)+1)
-	tokens := 0
+	amounts = credits(amounts...)
+	var rows [][]string
 	for i, p := range c.Parts {
 		tokens += p.Count
-		rows = append(rows, []string{"  " + p.Kind, english.Count(p.Count), p.Price, amounts[i]})
+		rows = append(rows, []string{"  " + p.Kind, english.Count(p.Count), p.Price, amounts[3+i]})
 	}
-	rows = append(rows, []string{"  charge", english.Count(tokens), "", amounts[len(c.Parts)]})
+	if c.Free != "0" {
+		rows = append(rows, append(free, "−"+amounts[1]))
+	}
+	if r.WrittenOff != "0" {
+		rows = append(rows, []string{"  written off", "", "", "−" + amounts[2]})
+	}
+	rows = append(rows, []string{"  charge", english.Count(tokens), "", amounts[0]})
 	e.table([]column{{head: "  TOKENS"}, {head: "COUNT", right: true}, {head: "IU PER 1K", right: true}, {head: "AMOUNT IU", right: true}}, rows)
 }
 

@@ -20,8 +20,9 @@ func TestExplain(t *testing.T) {
 		Charge: &admin.ChargeMade{
 			Receipt: admin.Receipt{
 				RequestID: "req_5f0c", CompletionID: "chatcmpl-3Kd0", CreatedAt: at, Model: "svc-titan", Charge: "0.025896", Hold: "0.051312",
-				Status: 200, State: "settled", Ending: "stop", Target: "rack-a/titan", Attempts: 2,
+				Status: 200, State: "settled", Ending: "stop", Target: "rack-a/titan", Attempts: 2, WrittenOff: "0",
 			},
+			Free:      "0",
 			Sentences: []string{"Finished normally: every prompt token and every delivered token."}, PriceID: "price_3", Released: "0.025416",
 			Parts:      []admin.ChargePart{{Kind: "prompt", Count: 1204, Price: "0.012", Amount: "0.014448"}, {Kind: "completion", Count: 318, Price: "0.036", Amount: "0.011448"}},
 			FirstToken: 380.4, Total: 4210, Refunds: []admin.Refunded{{At: at, Amount: "0.01", Reason: "too slow"}},
@@ -50,6 +51,28 @@ func TestExplain(t *testing.T) {
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("a charge (-want +got):\n%s", diff)
+	}
+	b.Reset()
+	e.parts(&admin.ChargeMade{
+		Receipt: admin.Receipt{Charge: "0.002", PlanTokens: 1200, WrittenOff: "0.001"}, Free: "0.012",
+		Parts: []admin.ChargePart{{Kind: "prompt", Count: 1500, Price: "0.01", Amount: "0.015"}},
+	})
+	e.parts(&admin.ChargeMade{
+		Receipt: admin.Receipt{Charge: "0", WrittenOff: "0"}, Free: "0.015",
+		Parts: []admin.ChargePart{{Kind: "prompt", Count: 1500, Price: "0.01", Amount: "0.015"}},
+	})
+	want = `  TOKENS        COUNT  IU PER 1K  AMOUNT IU
+  prompt        1,500       0.01      0.015
+  paid by plan  1,200                −0.012
+  written off                        −0.001
+  charge        1,500                 0.002
+  TOKENS       COUNT  IU PER 1K  AMOUNT IU
+  prompt       1,500       0.01      0.015
+  not charged                       −0.015
+  charge       1,500                 0.000
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("charges that are less than the sum of their parts (-want +got):\n%s", diff)
 	}
 	b.Reset()
 	e.refusal(admin.Explained{

@@ -24,13 +24,14 @@ type Explained struct {
 	Refusal   *Refusal    `json:"refusal"`
 }
 
-// ChargeMade explains a charge: the amounts of Parts are Charge and WrittenOff of Receipt
-// together. Times are milliseconds from the admission of the call.
+// ChargeMade explains a charge: the amounts of Parts are Charge and WrittenOff of Receipt and
+// Free together, which PlanTokens have paid for or nobody owes. Times are milliseconds from the admission of the call.
 type ChargeMade struct {
 	Receipt    Receipt      `json:"receipt"`
 	Sentences  []string     `json:"sentences"`
 	PriceID    string       `json:"price_id"`
 	Parts      []ChargePart `json:"parts"`
+	Free       string       `json:"free"`
 	Released   string       `json:"released"` // of the hold
 	FirstToken float64      `json:"first_token_ms"`
 	Total      float64      `json:"total_ms"`
@@ -114,7 +115,7 @@ func chargeView(x *explain.Explained) *ChargeMade {
 	c := x.Receipt
 	v := ChargeMade{
 		Receipt: receiptView(*c), Sentences: x.Sentences, PriceID: c.PriceID, Parts: make([]ChargePart, 0, len(x.Parts)),
-		Released: max(0, c.Hold-c.Charge).String(), FirstToken: milliseconds(c.FirstToken), Total: milliseconds(c.Total), Stream: c.Stream,
+		Free: x.Free().String(), Released: max(0, c.Hold-c.Charge).String(), FirstToken: milliseconds(c.FirstToken), Total: milliseconds(c.Total), Stream: c.Stream,
 		Refunds: make([]Refunded, 0, len(x.Refunds)),
 	}
 	for _, p := range x.Parts {

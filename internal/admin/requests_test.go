@@ -69,7 +69,7 @@ func TestRequest_Charge(t *testing.T) {
 		if diff := cmp.Diff(parts, c.Parts); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", asked, diff)
 		}
-		if c.Receipt.Charge != "0.0057" || c.Receipt.Hold != "0.01" || c.Released != "0.0043" || c.FirstToken != 5 || len(c.Refunds) != 1 || c.Refunds[0].Reason != "too slow" {
+		if c.Receipt.Charge != "0.0057" || c.Receipt.Hold != "0.01" || c.Released != "0.0043" || c.Free != "0" || c.FirstToken != 5 || len(c.Refunds) != 1 || c.Refunds[0].Reason != "too slow" {
 			t.Errorf("%s: %+v", asked, c)
 		}
 		if len(c.Sentences) != 2 || !strings.HasPrefix(c.Sentences[0], "The client left after 7 tokens") {

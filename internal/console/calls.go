@@ -144,14 +144,14 @@ func (v *visit) running(f callFilter) []callRow {
 func (v *visit) callRow(r *ledger.Receipt) callRow {
 	c := callRow{
 		ID: r.RequestID, At: r.CreatedAt, Outcome: outcomeOf(r), Model: r.Model, Key: v.keyName(r.KeyID),
-		In: count(r.PromptTokens), Out: count(r.CompletionTokens), First: none, Total: inSeconds(r.Total), Amount: r.Charge,
+		In: count(r.PromptTokens), Out: count(r.CompletionTokens), First: none, Total: inSeconds(r.Total), Charge: r.Charge, PlanTokens: r.PlanTokens,
 	}
 	if r.FirstToken > 0 {
 		c.First = inSeconds(r.FirstToken)
 	}
 	switch r.State {
 	case ledger.Running:
-		c.Out, c.Total, c.Amount, c.Held = none, none, r.Hold, true
+		c.Out, c.Total, c.Charge, c.PlanTokens, c.Held = none, none, r.Hold, 0, true
 	case ledger.Voided:
 		c.Free = true
 	}
@@ -188,7 +188,8 @@ type callRow struct {
 	Key     string
 	// Texts of figures.
 	In, Out, First, Total string
-	// Amount is charged, or held by a call that runs. A call that is Free was not charged.
-	Amount     money.Amount
+	// Charge is what is held by a call that runs; it is Held. A call that is Free was not charged.
+	Charge     money.Amount
 	Held, Free bool
+	PlanTokens int // that its plan has paid for; 0 while it runs
 }

@@ -50,6 +50,7 @@ type topRow struct {
 	Name, Link string
 	Calls      int64
 	Spent      money.Amount
+	PlanTokens int64
 }
 
 // todays are the figures of today, beside what they are compared with.
@@ -233,7 +234,7 @@ func (v *visit) top(us []ledger.Usage, name func(string) topRow) []topRow {
 	var rows []topRow
 	for _, u := range us[:min(len(us), topShown)] {
 		r := name(u.Group)
-		r.Calls, r.Spent = u.Calls, u.Charge
+		r.Calls, r.Spent, r.PlanTokens = u.Calls, u.Charge, u.PlanTokens
 		rows = append(rows, r)
 	}
 	return rows

@@ -77,26 +77,24 @@ func (v *visit) receiptPage(x explain.Explained) receiptPage {
 		p.Title = r.Model + ", not charged"
 	default:
 		p.Title = r.Model + ", " + decimals(r.Charge, 6, 9, down) + " IU"
+		if r.PlanTokens > 0 {
+			p.Title += " and " + english.Plural(r.PlanTokens, "plan token")
+		}
 	}
 	if len(x.Sentences) > 0 {
 		p.Charge, p.Notes = x.Sentences[0], x.Sentences[1:]
 	}
-	rest := -r.Charge - r.WrittenOff
 	for _, l := range x.Parts {
 		p.Parts = append(p.Parts, part{partNames[l.Kind], l.Count, l.Price.PerThousand(), l.Amount})
-		rest += l.Amount
 	}
-	if r.State == ledger.Running {
-		return p
-	}
-	if rest != 0 {
+	if free := x.Free(); free != 0 {
 		name := "Not charged"
 		if r.PlanTokens > 0 {
-			name = "Included in the plan: " + english.Plural(r.PlanTokens, "token")
+			name = "Paid by the plan: " + english.Plural(r.PlanTokens, "token")
 		}
-		p.Cuts = append(p.Cuts, part{Name: name, Amount: -rest})
+		p.Cuts = append(p.Cuts, part{Name: name, Amount: -free})
 	}
-	if r.WrittenOff != 0 {
+	if r.WrittenOff != 0 && r.State != ledger.Running {
 		p.Cuts = append(p.Cuts, part{Name: "Written off", Amount: -r.WrittenOff})
 	}
 	return p

@@ -15,6 +15,7 @@ import (
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/ident"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/refusal"
 	"github.com/parley-ai/parley/internal/wire"
 )
@@ -53,6 +54,20 @@ type Explained struct {
 
 	Refusal *refusal.Record
 	Reason  wire.Reason
+}
+
+// Free is what the parts of an ended call cost together and nobody owes: what the tokens of the
+// plan have paid for, or all of a call that is not charged. What was written off is not in it.
+func (x *Explained) Free() money.Amount {
+	r := x.Receipt
+	if r == nil || r.State == ledger.Running {
+		return 0
+	}
+	rest := -r.Charge - r.WrittenOff
+	for _, p := range x.Parts {
+		rest += p.Amount
+	}
+	return rest
 }
 
 // Request explains the request of that id, or the one that a completion of that id was the

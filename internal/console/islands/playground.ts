@@ -220,6 +220,15 @@ const start = (root: HTMLElement): void => {
     el("pg-charge").textContent = amount((usage.prompt_tokens - cached) * nano(o.in) + cached * nano(o.cached) + usage.completion_tokens * nano(o.out));
   };
 
+  // correct is the charge where the plan has paid for tokens: the receipt knows for how many.
+  const correct = async (request?: string): Promise<void> => {
+    const r = await fetch(`/requests/${request}/json`);
+    if (!r.ok) return;
+    const { state, charge, plan_tokens: plan } = await r.json();
+    if (state === "running" || !plan) return;
+    el("pg-charge").textContent = `${amount(Number(charge) * 1e9)} and ${commas(plan)} plan token${plan === 1 ? "" : "s"}`;
+  };
+
   // refused says in the conversation what the API has answered: its first two sentences.
   const refused = async (r: Response, turn: Turn): Promise<void> => {
     const text = await r.text();
@@ -316,6 +325,7 @@ const start = (root: HTMLElement): void => {
     let said = "";
     try {
       await call(b, turn, running.signal);
+      if (!turn.failed) await correct(turn.request);
     } catch (e) {
       if ((e as Error).name === "AbortError") said = "Stopped. ";
       else turn.failed = e instanceof TypeError ? "Parley did not answer. Look at your connection, then send it again." : (e as Error).message;
