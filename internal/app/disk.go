@@ -10,7 +10,7 @@ import (
 
 // leastFree is how much must be free on the disk of the books. Below it no call is
 // admitted, so that what is running can still be charged.
-const leastFree = 256 << 20
+const leastFree uint64 = 256 << 20
 
 // freeBytes is what an ordinary user may still write to the disk of dir.
 func freeBytes(dir string) (uint64, error) {

@@ -128,11 +128,11 @@ func (x *examination) disk() {
 	case err != nil:
 		x.add("disk", Wrong, "The free space cannot be measured: "+err.Error()+".", "See to the file system of "+x.dir+".")
 	case free < leastFree:
-		x.add("disk", Wrong, fmt.Sprintf("%d MiB are free, %d MiB are needed: no call is admitted.", free>>20, leastFree>>20), "Make room on the disk of "+x.dir+".")
+		x.add("disk", Wrong, fmt.Sprintf("%s are free, %s are needed: no call is admitted.", english.Bytes(free), english.Bytes(leastFree)), "Make room on the disk of "+x.dir+".")
 	case free < 4*leastFree:
-		x.add("disk", Noted, fmt.Sprintf("%d MiB are free; below %d MiB no call is admitted.", free>>20, leastFree>>20), "Make room soon.")
+		x.add("disk", Noted, fmt.Sprintf("%s are free; below %s no call is admitted.", english.Bytes(free), english.Bytes(leastFree)), "Make room soon.")
 	default:
-		x.add("disk", Fine, fmt.Sprintf("%d MiB are free.", free>>20), "")
+		x.add("disk", Fine, english.Bytes(free)+" are free.", "")
 	}
 }
 
@@ -277,7 +277,7 @@ func (x *examination) weights(c *config.Config) {
 			x.add("weights", Wrong, "The weights of upstream "+u.ID+" cannot be used: "+err.Error()+".", "Fetch them again.")
 			continue
 		}
-		x.add("weights", Fine, fmt.Sprintf("%s of upstream %s: %s.", path, u.ID, megabytes(size)), "")
+		x.add("weights", Fine, fmt.Sprintf("%s of upstream %s: %s.", path, u.ID, english.Bytes(size)), "")
 	}
 }
 

@@ -30,7 +30,7 @@ func openEngine(c *config.Config, u config.Upstream, s *screen) (*engine.Engine,
 			"If the file is damaged, fetch it again; else correct the configuration of upstream "+u.ID+" or its models.")
 	}
 	i := e.Info()
-	s.loaded("weights  %s, %s, %s", stem(path), megabytes(i.FileBytes), seconds(time.Since(begin)))
+	s.loaded("weights  %s, %s, %s", stem(path), english.Bytes(i.FileBytes), seconds(time.Since(begin)))
 	s.note("engine   %s, batch %d, context %s, %s", english.Plural(i.Threads, "thread"), i.MaxSequences, english.Count(i.Context), i.Kernel)
 	return e, nil
 }

@@ -33,7 +33,7 @@ const barWidth = 18
 // the start elsewhere. report is called with rising values and done.
 func (s *screen) loading(name string, size int64) (report func(done, total int64)) {
 	if !s.terminal {
-		s.note("weights  %s, %s", name, megabytes(size))
+		s.note("weights  %s, %s", name, english.Bytes(size))
 		return nil
 	}
 	begin := time.Now()
@@ -50,7 +50,7 @@ func (s *screen) loading(name string, size int64) (report func(done, total int64
 		left := time.Duration(float64(now.Sub(begin)) / float64(done) * float64(total-done))
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		fmt.Fprintf(s.err, "\r\x1b[Kweights  %s  [%s]  %d MB of %d   %s left", name, bar, mega(size*done/total), mega(size), seconds(left))
+		fmt.Fprintf(s.err, "\r\x1b[Kweights  %s  [%s]  %s of %s   %s left", name, bar, english.Bytes(size*done/total), english.Bytes(size), seconds(left))
 	}
 }
 
@@ -72,10 +72,6 @@ func newLog(o Options) *slog.Logger {
 	}
 	return slog.New(slog.NewTextHandler(o.Stderr, options))
 }
-
-func mega(n int64) int64 { return (n + 500_000) / 1_000_000 }
-
-func megabytes(n int64) string { return english.Count(mega(n)) + " MB" }
 
 // seconds is d for people: "1.3 s".
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s" }

@@ -55,20 +55,7 @@ type File struct {
 }
 
 // Size is the bytes for people.
-func (f File) Size() string { return size(f.Bytes) }
-
-// size is a number of bytes in the unit in which it has one to three figures.
-func size(bytes int64) string {
-	n, unit := float64(bytes), 0
-	units := []string{"B", "KB", "MB", "GB", "TB"}
-	for n >= 1000 && unit < len(units)-1 {
-		n, unit = n/1000, unit+1
-	}
-	if unit == 0 {
-		return fmt.Sprintf("%d B", bytes)
-	}
-	return fmt.Sprintf("%.1f %s", n, units[unit])
-}
+func (f File) Size() string { return english.Bytes(f.Bytes) }
 
 // operatorSystemPage is what templates/operator-system.html shows.
 type operatorSystemPage struct {
@@ -117,7 +104,7 @@ func (s *Server) operatorSystem(v *visit) error {
 	for _, f := range p.Files {
 		total += f.Bytes
 	}
-	p.Total = size(total)
+	p.Total = english.Bytes(total)
 	if p.Unready != "" {
 		v.say(noteBad, "No new call is served.", strings.TrimSuffix(p.Unready, ".")+".")
 	}

@@ -23,7 +23,7 @@ func TestOperatorSystem(t *testing.T) {
 	r := w.ask("GET", "/operator/system", op, nil)
 	page := shown(t, r)
 	for _, want := range []string{
-		"System Ready", "parley 1.2.3, up 3 days", "schema 9", "Batch, choices316", "calls2–", "312.2", "disk12 MiB are free. Make room.Act", "parley.db2.2 GB", "progress512 B", "These together2.2 GB",
+		"System Ready", "parley 1.2.3, up 3 days", "schema 9", "Batch, choices316", "calls2–", "312.2", "disk12 MiB are free. Make room.Act", "parley.db2 GiB", "progress512 B", "These together2 GiB",
 		"booksNot proved since the start.Good", "None was ever made. parley backup FILELook",
 	} {
 		if !strings.Contains(page, want) {

@@ -36,3 +36,19 @@ func Plural[T int | int64](n T, noun string) string {
 	}
 	return Count(n) + " " + noun + "s"
 }
+
+// Bytes is a size of n bytes, at least 0, in the largest binary unit of which it has one, with one
+// decimal where that is not 0, rounded down: "512 B", "40.7 GiB".
+func Bytes[T int64 | uint64](n T) string {
+	units := [...]string{"B", "KiB", "MiB", "GiB", "TiB"}
+	i := 0
+	for i < len(units)-1 && n>>(10*(i+1)) > 0 {
+		i++
+	}
+	unit := T(1) << (10 * i)
+	text := Count(int64(n / unit))
+	if tenth := n % unit * 10 / unit; tenth > 0 {
+		text += "." + strconv.FormatInt(int64(tenth), 10)
+	}
+	return text + " " + units[i]
+}

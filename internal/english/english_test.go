@@ -1,6 +1,7 @@
 package english_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/parley-ai/parley/internal/english"
@@ -34,6 +35,18 @@ func TestPlural(t *testing.T) {
 	} {
 		if got := english.Plural(c.n, c.noun); got != c.want {
 			t.Errorf("Plural(%d, %q) = %q, want %q", c.n, c.noun, got, c.want)
+		}
+	}
+}
+
+func TestBytes(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{
+		0: "0 B", 1023: "1,023 B", 1024: "1 KiB", 1100: "1 KiB", 1536: "1.5 KiB", 1<<20 - 1: "1,023.9 KiB", 98_362_432: "93.8 MiB",
+		256 << 20: "256 MiB", 41_777 << 20: "40.7 GiB", 3 << 40: "3 TiB", math.MaxInt64: "8,388,607.9 TiB",
+	} {
+		if got := english.Bytes(n); got != want {
+			t.Errorf("Bytes(%d) = %q, want %q", n, got, want)
 		}
 	}
 }
