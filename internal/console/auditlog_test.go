@@ -47,7 +47,7 @@ func TestAudit(t *testing.T) {
 	if want := 1 + 1 + 1 + 40 + 1 + 30; changes != want || len(lines) != want || pages != 2 {
 		t.Errorf("%d changes on %d pages, %d in the file, want %d", changes, pages, len(lines), want)
 	}
-	for _, want := range []string{"operator =root@server", "revoked the key <b>ours</b>", "added credit", "joined"} {
+	for _, want := range []string{"operator =root@<wbr>server", "revoked the key <b>ours</b>", "added credit", "joined"} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("the log lacks %q", want)
 		}

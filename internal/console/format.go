@@ -147,6 +147,19 @@ func middle(s string) string {
 	return s
 }
 
+// who is the name of whoever did something, for reading: an address breaks behind its @ and dots
+// first. Only the middle of what fills a line is left out.
+func who(name string) template.HTML {
+	if r := []rune(name); len(r) > 72 {
+		name = string(r[:48]) + "…" + string(r[len(r)-16:])
+	}
+	text := template.HTMLEscapeString(name)
+	if !strings.Contains(name, "@") {
+		return template.HTML(text)
+	}
+	return template.HTML(strings.NewReplacer("@", "@<wbr>", ".", ".<wbr>").Replace(text))
+}
+
 // agentName says in two words what a browser calls itself in twenty.
 func agentName(agent string) string {
 	browser := "Another program"

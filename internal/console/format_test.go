@@ -1,6 +1,7 @@
 package console
 
 import (
+	"html/template"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +109,24 @@ func TestMeter(t *testing.T) {
 	}{{1, 0, ""}, {66, 100, `class="meter" `}, {80, 100, "meter warn"}, {130, 100, "meter bad"}} {
 		if got := string(meter(tc.used, money.Amount(tc.limit))); !strings.Contains(got, tc.want) || tc.want == "" && got != "" {
 			t.Errorf("meter(%d, %d) = %s", tc.used, tc.limit, got)
+		}
+	}
+}
+
+// TestWho: an address may break where a reader would, is never markup, and keeps its ends however
+// long it is.
+func TestWho(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]template.HTML{
+		"root":                         "root",
+		"token ci.example":             "token ci.example",
+		"ada.l@example.test":           "ada.<wbr>l@<wbr>example.<wbr>test",
+		"<i>@x":                        "&lt;i&gt;@<wbr>x",
+		strings.Repeat("a", 73):        template.HTML(strings.Repeat("a", 48) + "…" + strings.Repeat("a", 16)),
+		strings.Repeat("ä", 70) + "@x": template.HTML(strings.Repeat("ä", 70) + "@<wbr>x"),
+	} {
+		if got := who(name); got != want {
+			t.Errorf("who(%q) = %q, want %q", name, got, want)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (s *Server) functions() template.FuncMap {
 		// Lists; see lists.go.
 		"select": newSelector,
 		// Names.
-		"middle": middle, "brief": brief, "names": join, "agent": agentName, "passkeyID": passkeyID,
+		"middle": middle, "who": who, "brief": brief, "names": join, "agent": agentName, "passkeyID": passkeyID,
 		// Pictures; see chart.go and parts.go.
 		"meter": meter, "spark": spark, "status": s.status, "pill": s.pill,
 	}
