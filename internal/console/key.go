@@ -32,6 +32,8 @@ type keyPage struct {
 	Read     bool // whether Receipts could be
 	// Streams and Others are the calls with the key that are under way.
 	Streams, Others int
+	// Outlived is the key whose place this one took, where revoking this one leaves it at work.
+	Outlived *apikey.Key
 }
 
 // key is the key of the address.
@@ -151,7 +153,9 @@ func (s *Server) revokeKeyPage(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.page("key", "Revoke "+k.Name, v.keyPage(k, "revoke", nil))
+	p := v.keyPage(k, "revoke", nil)
+	p.Outlived = v.outlived(&k)
+	return v.page("key", "Revoke "+k.Name, p)
 }
 
 // revokeKey ends a key for good. Sent twice it does the same.

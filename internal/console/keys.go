@@ -230,4 +230,23 @@ func (v *visit) sayRevoked() {
 	}
 	// No other server shares the data directory: the keyring of this process admits every call.
 	v.say(noteOK, k.Name+" is revoked.", "The only server confirmed at "+k.RevokedAt.UTC().Format("15:04:05")+" UTC: calls with it are refused.")
+	if old := v.outlived(&k); old != nil {
+		v.notes = append(v.notes, note{
+			Kind: noteWarn, Bold: "The key whose place it took works until " + day(old.ExpiresAt, v.now) + ", " + clock(old.ExpiresAt) + " UTC.",
+			Rest: "Programs with the older secret go on until then.", Link: "/keys/" + old.ID + "/revoke", Do: "Revoke it too",
+		})
+	}
+}
+
+// outlived is the key whose place k took, while it works still and the visitor sees it, or nil: who
+// revokes k may believe that both are closed.
+func (v *visit) outlived(k *apikey.Key) *apikey.Key {
+	keys := v.s.Keys.List(k.AccountID)
+	i := slices.IndexFunc(keys, func(old apikey.Key) bool {
+		return old.ReplacedBy == k.ID && old.Status(v.now) == "active" && v.mayKey(&old)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &keys[i]
 }

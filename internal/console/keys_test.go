@@ -217,6 +217,40 @@ func TestKeys_Rotate(t *testing.T) {
 	}
 }
 
+// TestKeys_Outlived: who revokes a key that took another's place is told, before and after, that the
+// other works still, as long as it does.
+func TestKeys_Outlived(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada, ben := w.person("ada@example.test", false, w.lab, member.Owner), w.person("ben@example.test", false, w.lab, member.Regular)
+	old := w.key(ada, "web")
+	w.ask("POST", "/keys/"+old.ID+"/rotate", ada, w.filled("/keys/"+old.ID+"/rotate", ada, "overlap", "24h"))
+	all := w.keys.List(w.lab.ID)
+	fresh := all[len(all)-1]
+	revoke := func(k apikey.Key) (before, after string) {
+		path := "/keys/" + k.ID + "/revoke"
+		before = shown(t, w.ask("GET", path, ada, nil))
+		_, after = w.sent(path, ada, url.Values{"account": {w.lab.ID}})
+		return before, after
+	}
+	before, after := revoke(fresh)
+	if !strings.Contains(before, "The key whose place it took, "+old.Prefix) || !strings.Contains(after, "web is revoked.") || !strings.Contains(after, "The key whose place it took works until") {
+		t.Errorf("the older key is not spoken of:\n%s\n%s", before, after)
+	}
+	if page := text(t, w.ask("GET", "/keys?done="+fresh.ID, ada, nil)); !strings.Contains(page, `href="/keys/`+old.ID+`/revoke">Revoke it too`) {
+		t.Error("no link leads to its end")
+	}
+	if page := text(t, w.ask("GET", "/keys?done="+fresh.ID, ben, nil)); strings.Contains(page, "whose place") || strings.Contains(page, old.ID) {
+		t.Error("a member learns of an owner's keys")
+	}
+	if before, after := revoke(old); strings.Contains(before+after, "whose place") || !strings.Contains(after, "web is revoked.") {
+		t.Errorf("the older key speaks of itself:\n%s\n%s", before, after)
+	}
+	if page := shown(t, w.ask("GET", "/keys?done="+fresh.ID, ada, nil)); strings.Contains(page, "whose place") {
+		t.Error("a key that has ended is said to work")
+	}
+}
+
 // TestKeys_Edit: what is not touched stays, to the microsecond.
 func TestKeys_Edit(t *testing.T) {
 	t.Parallel()
