@@ -220,6 +220,28 @@ await check("an operator takes an invitation back", async (problems) => {
   await page.close();
 });
 
+await check("what is printed", async (problems) => {
+  const page = await member.newPage();
+  watch(page, problems);
+  await page.emulateMedia({ media: "print", colorScheme: "dark" });
+  for (const path of ["/billing", "/billing/entries", "/usage", receipt]) {
+    await page.goto(path);
+    const found = await page.evaluate(() => {
+      const shown = (e) => e.checkVisibility();
+      return {
+        head: [...document.querySelectorAll(".print")].filter(shown).map((e) => e.textContent).join(" "),
+        left: [...document.querySelectorAll("nav, form, button, .note, .crumb, .btn")].filter(shown).map((e) => e.textContent.trim().slice(0, 20)),
+        back: getComputedStyle(document.body).backgroundColor,
+        footers: [...document.querySelectorAll("tfoot")].filter((e) => getComputedStyle(e).display === "table-footer-group").length, // would stand on every page
+      };
+    });
+    if (!/default, acct_\w+\s*printed \d+ \w+ \d{4}, \d\d:\d\d UTC/.test(found.head)) problems.push(`${path} is headed ${found.head}`);
+    if (found.left.length) problems.push(`${path} prints ${found.left.join(", ")}`);
+    if (found.back !== "rgb(255, 255, 255)" || found.footers) problems.push(`${path}: ${found.back}, ${found.footers} totals on every page`);
+  }
+  await page.close();
+});
+
 await check("single keys", async (problems) => {
   const page = await member.newPage();
   watch(page, problems);
