@@ -93,7 +93,7 @@ func (a *App) settings() []console.Setting {
 		{Name: "Certificate", Key: "tls", Value: cmp.Or(c.TLS.Cert, "none: plain HTTP")},
 		{Name: "Proxies that are believed", Key: "trusted_proxies", Value: list(proxies)},
 		{Name: "Metrics", Key: "metrics.listen", Value: cmp.Or(c.Metrics.Listen, "none")},
-		{Name: "Stopping", Key: "drain", Value: "readiness first, " + c.Drain.Delay.String() + " later no new calls, running ones up to " + c.Drain.Limit.String()},
+		{Name: "Stopping", Key: "drain", Value: "readiness first, " + minutes(c.Drain.Delay) + " later no new calls, running ones up to " + minutes(c.Drain.Limit)},
 		{Name: "Payments", Key: "payment", Value: yes(a.rooms.payments != nil, "Stripe")},
 		{Name: "Webhooks", Key: "webhooks", Value: list(hooks)},
 		{Name: "Low credit", Key: "low_credit", Value: c.LowCredit.String() + " IU"},

@@ -27,6 +27,7 @@ type billingPage struct {
 	Prices     []payment.Price
 	Owner      bool
 	AccountID  string
+	AddCredit  string // where that is done
 	// Subscription says how it stands, in a sentence; empty without one.
 	Subscription string
 	billingForms
@@ -68,6 +69,15 @@ func (s *Server) billing(v *visit) error {
 // allow it.
 const paymentHost = "https://checkout.stripe.com"
 
+// addCredit is where the visitor adds credit to the account: who looks into it as an operator does
+// so in the operator's area, its members do here.
+func (v *visit) addCredit(here string) string {
+	if !v.looking() {
+		return here
+	}
+	return v.linked("/operator/accounts/{id}/credit", "/operator/accounts/"+v.account.ID+"/credit")
+}
+
 func (v *visit) billingPage(f billingForms) error {
 	wrong := f.pay != nil && f.pay.Failed() || f.code != nil && f.code.Failed() || f.alert != nil && f.alert.Failed()
 	if f.code == nil {
@@ -76,7 +86,7 @@ func (v *visit) billingPage(f billingForms) error {
 	if f.alert == nil {
 		f.alert = v.alertForm()
 	}
-	p := billingPage{Owner: v.role == member.Owner, AccountID: v.account.ID, billingForms: f, Below: v.lowCredit(), Subscription: standing(&v.account.Subscription, v.now)}
+	p := billingPage{Owner: v.role == member.Owner, AccountID: v.account.ID, AddCredit: v.addCredit("#h-add"), billingForms: f, Below: v.lowCredit(), Subscription: standing(&v.account.Subscription, v.now)}
 	if v.s.Payments != nil {
 		p.Prices = v.s.Payments.Prices()
 		v.maySendToPayment()

@@ -50,6 +50,9 @@ func (v *visit) keyPage(k apikey.Key, tab string, f *form) keyPage {
 	p := keyPage{Key: k, Tab: tab, Form: f, Token: v.s.once.token(v), Ended: k.Status(v.now) != "active"}
 	p.Kind, p.State = keyState(&k, v.now)
 	for _, t := range []struct{ name, path string }{{"Summary", ""}, {"Edit", "/edit"}, {"Rotate", "/rotate"}, {"Revoke", "/revoke"}} {
+		if v.looking() && t.path != "" {
+			break // an operator who looks changes nothing
+		}
 		p.Tabs = append(p.Tabs, language{t.name, "/keys/" + k.ID + t.path, t.path == "/"+tab || t.path == "" && tab == "summary"})
 	}
 	for _, r := range v.s.Ledger.Running(k.AccountID) {

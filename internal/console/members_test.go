@@ -277,6 +277,19 @@ func TestOperatorLooks(t *testing.T) {
 	if !strings.Contains(page, "You are looking at Example Lab as operator.") || strings.Contains(page, "Invite") {
 		t.Errorf("the page is not read only:\n%s", page)
 	}
+	k, at := w.makeKey(w.lab, "web"), "/operator/accounts/"+w.lab.ID
+	for path, ways := range map[string]struct{ to, not string }{
+		"/":                 {at + "/credit", "/keys/new"},
+		"/billing":          {at + "/credit", "#h-add"},
+		"/members":          {at, "/members/invite"},
+		"/keys/" + k.ID:     {at, "/keys/" + k.ID + "/revoke"},
+		"/models/svc-titan": {at, "/playground?model=svc-titan"},
+	} {
+		page := text(t, w.ask("GET", path, olive, nil))
+		if !strings.Contains(page, `href="`+ways.to+`"`) || strings.Contains(page, `href="`+ways.not+`"`) {
+			t.Errorf("%s does not lead to %s, or to %s, which is closed", path, ways.to, ways.not)
+		}
+	}
 	r := w.ask("POST", "/members/invite", olive, url.Values{"account": {w.lab.ID}, "email": {"eve@example.test"}, "role": {"owner"}})
 	if r.StatusCode != http.StatusForbidden {
 		t.Errorf("a change: %s", r.Status)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"strings"
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
@@ -23,6 +24,18 @@ type planRow struct {
 
 // Words are its limits.
 func (p planRow) Words() string { return limitWords(&p.Plan) }
+
+// Included is what each paid period of it brings; empty is nothing.
+func (p planRow) Included() string {
+	var all []string
+	if n := p.Terms.Tokens; n > 0 {
+		all = append(all, english.Plural(n, "token"))
+	}
+	if c := p.Terms.Credit; c > 0 {
+		all = append(all, decimals(c, 2, 9, down)+" IU")
+	}
+	return strings.Join(all, ", ")
+}
 
 // operatorPlansPage is what templates/operator-plans.html shows.
 type operatorPlansPage struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/console"
 	"github.com/parley-ai/parley/internal/money"
+	"github.com/parley-ai/parley/internal/subscription"
 )
 
 // operatorOffer is a model with two targets.
@@ -41,8 +42,8 @@ func TestOperatorOffer(t *testing.T) {
 			}
 		}
 	}
-	check("/operator/plans", "64 calls at once600600,00064svc-titan2")
-	check("/operator/models", "svc-titanLarge.", "rack/big In rotation", "0.012000", "0.003000", "0.036001", "32,768")
+	check("/operator/plans", "64 calls at once600600,00064–svc-titan2")
+	check("/operator/models", "svc-titanLarge.", "rack/big In rotation", "0.0120.0030.036001", "32,768")
 	check("/operator/upstreams", "10.0.0.7:8000", "big In rotation", "no model uses it", "No target was taken out")
 
 	now := time.Now()
@@ -53,6 +54,8 @@ func TestOperatorOffer(t *testing.T) {
 	check("/operator/models", "rack/big Out: timeout", "hosted/bigger Tried with the next call")
 	check("/operator/upstreams", "1 target out of rotation", "Taken outtimeout", "at the latestno answer in time", "Serves again")
 
+	w.accounts.SetPlans([]account.Plan{{ID: "pro", Terms: subscription.Terms{Tokens: 1_000_000, Credit: 5 * money.IU}}})
+	check("/operator/plans", "–1,000,000 tokens, 5.00 IUsvc-titan2")
 	w.accounts.SetPlans([]account.Plan{{ID: "max"}})
 	check("/operator/plans", "2 accounts on a plan that the configuration does not have", "max", "no limits")
 }

@@ -84,7 +84,7 @@ func (s *Server) overview(v *visit) error {
 	}
 	b := s.Ledger.Balance(v.account.ID)
 	p := overviewPage{
-		Balance: b, Sum: booksSum(b, sumLinks{"/billing", "/usage", ""}), AddCredit: v.linked("/billing", "/billing"), Usage: v.linked("/usage", "/usage"), Requests: v.linked("/requests", "/requests"),
+		Balance: b, Sum: booksSum(b, sumLinks{"/billing", "/usage", ""}), AddCredit: v.addCredit(v.linked("/billing", "/billing")), Usage: v.linked("/usage", "/usage"), Requests: v.linked("/requests", "/requests"),
 		Quick: v.samplePage("quick", v.exampleModel(nil)), Watch: "/?watch=" + strconv.FormatInt(v.now.Unix(), 10),
 	}
 	p.Keys = slices.ContainsFunc(s.Keys.List(v.account.ID), func(k apikey.Key) bool { return k.Status(v.now) == "active" })

@@ -39,11 +39,11 @@ func TestPlanTokens(t *testing.T) {
 		want  []string
 	}{
 		{"/requests", owner, []string{"0.0000001,234 plan tokens", "266 plan tokens"}},
-		{"/requests/" + whole.RequestID, owner, []string{"svc-titan, 0.000000 IU and 1,234 plan tokens", "Paid by the plan: 1,234 tokens"}},
+		{"/requests/" + whole.RequestID, owner, []string{"svc-titan, 0.000000 IU and 1,234 plan tokens", "Paid by the plan: 1,234 tokens", "Tokens counted bythe upstream"}},
 		{"/requests/" + part.RequestID, owner, []string{" IU and 266 plan tokens", "Paid by the plan: 266 tokens"}},
 		{"/usage?by=key", owner, []string{"and 1,500 plan tokens;", "1,500 plan tokens100.0", "Total3"}},
 		{"/", owner, []string{"and 1,500 plan tokens;"}},
-		{"/keys/" + k.ID, owner, []string{"and 1,500 plan tokens", "0.0000001,234 plan tokens"}},
+		{"/keys/" + k.ID, owner, []string{"and 1,500 plan tokens", "0.0000001,234 plan tokens", "All its requests"}},
 		{"/operator", op, []string{"0.0000001,234 plan tokens"}},
 	} {
 		page := tags.ReplaceAllString(strings.ReplaceAll(text(t, w.ask("GET", c.path, c.token, nil)), "\n", ""), "")

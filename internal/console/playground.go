@@ -114,13 +114,14 @@ func (v *visit) otherSession(id string) bool { return id != v.who.Session.ID }
 // playgroundPage is what templates/playground.html shows.
 type playgroundPage struct {
 	Models []modelRow
+	Model  string // of the address, to begin with
 	Base   string
 	Try    snippet // for browsers without script
 }
 
 // playgroundPage is the page of an island that does everything but this.
 func (s *Server) playgroundPage(v *visit) error {
-	p := playgroundPage{Base: s.PublicURL.JoinPath("v1").String(), Try: v.samplePage("try", v.exampleModel(nil))}
+	p := playgroundPage{Model: v.r.URL.Query().Get("model"), Base: s.PublicURL.JoinPath("v1").String(), Try: v.samplePage("try", v.exampleModel(nil))}
 	for _, m := range s.Models.List(v.now) {
 		r, err := v.modelRow(m)
 		if err != nil {

@@ -119,6 +119,10 @@ func TestPlayground_NoScript(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ada := w.person("ada@example.test", false, w.lab, member.Owner)
+	if page := text(t, w.ask("GET", "/playground?model=svc-titan", ada, nil)); strings.Count(page, " selected>") != 1 || !strings.Contains(page, " selected>svc-titan<") {
+		t.Error("the playground does not begin with the model of the address")
+	}
+	has(t, text(t, w.ask("GET", "/models/svc-titan", ada, nil)), `href="/playground?model=svc-titan"`)
 	page := text(t, w.ask("GET", "/playground", ada, nil))
 	has(t, page, "<noscript>", "The playground needs scripts.", "curl http://localhost:8080/v1/chat/completions", `data-in="0.002"`)
 	if strings.Contains(page, "house-70b") {

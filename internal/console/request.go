@@ -27,6 +27,8 @@ type receiptPage struct {
 	Speed    string
 	Key      string
 	Operator bool
+	// CountedBy is who did, of a call that has ended.
+	CountedBy string
 }
 
 // part is a row of the charge.
@@ -59,6 +61,11 @@ func (s *Server) request(v *visit) error {
 	return v.page("request", p.Title, p)
 }
 
+// counters are who has counted the tokens of a call.
+var counters = map[ledger.UsageSource]string{
+	ledger.UsageProvider: "the upstream", ledger.UsageCounted: "Parley", ledger.UsageEstimated: "Parley, an estimate",
+}
+
 // partNames are those of the rows of a charge.
 var partNames = map[ledger.PartKind]string{
 	ledger.PartPrompt: "Prompt", ledger.PartCached: "Prompt, cached", ledger.PartCompletion: "Completion",
@@ -68,7 +75,7 @@ func (v *visit) receiptPage(x explain.Explained) receiptPage {
 	r := x.Receipt
 	p := receiptPage{
 		ID: r.RequestID, Outcome: outcomeOf(r), Explained: x, Key: v.keyName(r.KeyID), Tokens: r.PromptTokens + r.CompletionTokens,
-		Released: r.Hold - r.Charge, Lanes: lanes(r), Speed: speed(r), Operator: v.who.Member.Operator,
+		Released: r.Hold - r.Charge, Lanes: lanes(r), Speed: speed(r), Operator: v.who.Member.Operator, CountedBy: counters[r.UsageSource],
 	}
 	switch r.State {
 	case ledger.Running:
