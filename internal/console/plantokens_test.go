@@ -24,6 +24,9 @@ func TestPlanTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.grant(w.lab, ledger.Grant{Amount: 100 * money.IU})
+	if page := shown(t, w.ask("GET", "/", owner, nil)); !strings.Contains(page, "And 1,500 plan tokens, used before credit.") {
+		t.Error("the overview does not say what is left of the plan")
+	}
 	k := w.makeKey(w.lab, "web")
 	now := time.Now()
 	o := ledger.Outcome{PromptTokens: 1000, CompletionTokens: 234}
@@ -44,6 +47,7 @@ func TestPlanTokens(t *testing.T) {
 		{"/usage?by=key", owner, []string{"and 1,500 plan tokens;", "1,500 plan tokens100.0", "Total3"}},
 		{"/", owner, []string{"and 1,500 plan tokens;"}},
 		{"/keys/" + k.ID, owner, []string{"and 1,500 plan tokens", "0.0000001,234 plan tokens", "All its requests"}},
+		{"/operator/accounts/" + w.lab.ID, op, []string{"Plan tokens0 left"}},
 		{"/operator", op, []string{"0.0000001,234 plan tokens"}},
 	} {
 		page := tags.ReplaceAllString(strings.ReplaceAll(text(t, w.ask("GET", c.path, c.token, nil)), "\n", ""), "")
