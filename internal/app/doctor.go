@@ -240,7 +240,7 @@ func (x *examination) webhooks(list []store.WaitingEvents, running bool) {
 // parts are what backups have left that were killed.
 func (x *examination) parts(list []store.Part) {
 	for _, p := range list {
-		x.add("backup", Noted, fmt.Sprintf("%s (%s) is part of a backup that runs, or was killed; it was last written at %s.", p.Path, megabytes(p.Bytes), p.Written.UTC().Format(time.RFC3339)),
+		x.add("backup", Noted, fmt.Sprintf("%s (%s) is part of a backup that runs, or was killed; it was last written at %s.", p.Path, english.Bytes(p.Bytes), p.Written.UTC().Format(time.RFC3339)),
 			"If no backup runs: rm "+p.Path+". The next one into its directory does so a day after that time.")
 	}
 	if len(list) == 0 {
