@@ -179,7 +179,7 @@ func TestExamine(t *testing.T) {
 	if err := errors.Join(os.Mkdir(filepath.Dir(kept), 0o700), os.WriteFile(kept, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	expect("a backup was killed", plenty, now, map[string]Standing{"backup": Noted}, kept+" (0 MB) is part of a backup", "rm "+kept)
+	expect("a backup was killed", plenty, now, map[string]Standing{"backup": Noted}, kept+" (0 B) is part of a backup", "rm "+kept)
 
 	part := filepath.Join(dir, store.FileName+".restoring")
 	if err := os.WriteFile(part, nil, 0o600); err != nil {

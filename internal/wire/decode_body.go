@@ -143,7 +143,7 @@ func (d *decoder) field(f field) {
 	case fieldReasoningEffort:
 		r.ReasoningEffort = effort(d.textOrIgnored())
 	case fieldUser:
-		r.User = d.textOrIgnored()
+		d.skip() // known, so that it may not come twice
 	}
 }
 

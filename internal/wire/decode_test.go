@@ -110,7 +110,7 @@ func TestDecodeChat_Everything(t *testing.T) {
 		ResponseFormat: ResponseFormat{
 			Kind: FormatJSONSchema, Name: "s", Description: "e", Schema: json.RawMessage(schema),
 		},
-		ReasoningEffort: "low", User: "u",
+		ReasoningEffort: "low",
 		Messages: []Message{
 			{Role: RoleSystem, Content: "ab", Parts: []string{"a", "", "b"}},
 			{Role: RoleUser, Content: "<\n>", Name: "Ann"},

@@ -50,8 +50,6 @@ type ChatRequest struct {
 
 	// ReasoningEffort is one of the convention's words; "" when absent or anything else.
 	ReasoningEffort string
-	// User is the client's own end-user id; "" when absent or not a string.
-	User string
 }
 
 // MentionsJSON reports whether any message contains the word "json" in any

@@ -264,11 +264,11 @@ const start = (root: HTMLElement): void => {
         usage = event.usage ?? usage;
         const delta = event.choices?.[0]?.delta;
         if (!delta) continue;
-        if (delta.content || delta.tool_calls) {
+        if (delta.content || delta.refusal || delta.tool_calls) {
           first ||= performance.now();
           tokens++;
         }
-        turn.content += delta.content ?? "";
+        turn.content += delta.content ?? delta.refusal ?? "";
         for (const part of delta.tool_calls ?? []) {
           turn.tool_calls ??= [];
           const c = (turn.tool_calls[part.index ?? 0] ??= { id: "", type: "function", function: { name: "", arguments: "" } });
@@ -301,7 +301,7 @@ const start = (root: HTMLElement): void => {
     if (!r.ok) return refused(r, turn);
     if (b.stream) return read(r, turn, begun);
     const answer = await r.json();
-    turn.content = answer.choices[0].message.content ?? "";
+    turn.content = answer.choices[0].message.content ?? answer.choices[0].message.refusal ?? "";
     turn.tool_calls = answer.choices[0].message.tool_calls;
     show(begun, 0, 0, answer.usage);
   };
