@@ -40,6 +40,9 @@ func s8x4avx2(w, x *byte, nb, groups int, out *float32, stride, tiles, ahead, li
 func quantiseAVX2(x *float32, n int, tile *byte, cols, col int)
 
 //go:noescape
+func quantiseAVX512(x *float32, n int, tile *byte, cols, col int)
+
+//go:noescape
 func rmsNormAVX2(dst, x, w *float32, n int, eps float32)
 
 //go:noescape
@@ -115,7 +118,7 @@ func simdTables() []Table {
 	if b7&(f|dq|bw|vl) == f|dq|bw|vl && c7&vnni != 0 && xgetbv()&zmm == zmm {
 		t.Name = "avx512"
 		t.U4x1, t.S8x1, t.U4x4, t.S8x4, t.Ahead = u4x1vnni, s8x1vnni, u4x4vnni, s8x4vnni, 8192
-		t.SiLUMul, t.Scores, t.SoftExp, t.Mix = siluMulAVX512, scoresAVX512, softExpAVX512, mixAVX512
+		t.Quantise, t.SiLUMul, t.Scores, t.SoftExp, t.Mix = quantiseAVX512, siluMulAVX512, scoresAVX512, softExpAVX512, mixAVX512
 		t.ScoresWide, t.MixWide = scoresWideAVX512, mixWideAVX512
 		ts = append(ts, t)
 	}

@@ -1,6 +1,8 @@
 package llama
 
 import (
+	"slices"
+
 	"github.com/parley-ai/parley/engine/kernel"
 	"github.com/parley-ai/parley/engine/quant"
 )
@@ -10,7 +12,7 @@ import (
 type inputs struct {
 	x       []byte
 	k, n    int
-	twins   [][2]int // a column and the place of its twin
+	twins   [][2]int // a column and the place of its twin, both rising
 	threads int
 }
 
@@ -75,14 +77,20 @@ func tileCols(n, t int) int {
 func (in *inputs) quantise(k *kernel.Table, i, off int, x []float32) {
 	tile, cols, col := in.place(i, off)
 	k.Quantise(&x[0], len(x), tile, cols, col)
-	for _, t := range in.twins {
-		if t[0] == i {
-			kernel.Residue(x, tile, cols, col)
-			tile, cols, col = in.place(t[1], off)
-			k.Quantise(&x[0], len(x), tile, cols, col)
-			return
-		}
+	if twin, ok := in.twin(i); ok {
+		kernel.Residue(x, tile, cols, col)
+		tile, cols, col = in.place(twin, off)
+		k.Quantise(&x[0], len(x), tile, cols, col)
 	}
+}
+
+// twin is the place of column i's twin, if it has one.
+func (in *inputs) twin(i int) (place int, ok bool) {
+	if len(in.twins) == 0 || i > in.twins[len(in.twins)-1][0] {
+		return 0, false // most columns
+	}
+	t, ok := slices.BinarySearchFunc(in.twins, i, func(t [2]int, i int) int { return t[0] - i })
+	return in.n + t, ok
 }
 
 // part is what a chunk of work computes of a product: rows r0 up to r1 of columns c0
@@ -97,8 +105,14 @@ func (in *inputs) multiply(k *kernel.Table, w *quant.Matrix, p part, out []float
 		end += len(in.twins)
 	}
 	w.Mul(k, in.x[p.c0/4*w.Tile():], end-p.c0, p.r0/kernel.Rows, p.r1/kernel.Rows, out, stride)
-	for _, t := range in.twins {
-		k.Add(&out[t[0]*stride], &out[t[1]*stride], p.r1-p.r0)
+	rows := p.r1 - p.r0
+	for i := 0; i < len(in.twins); {
+		n := 1 // neighbours whose rows lie side by side
+		for stride == rows && i+n < len(in.twins) && in.twins[i+n][0] == in.twins[i][0]+n {
+			n++
+		}
+		k.Add(&out[in.twins[i][0]*stride], &out[in.twins[i][1]*stride], n*rows)
+		i += n
 	}
 }
 
