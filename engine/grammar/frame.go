@@ -88,20 +88,23 @@ type names struct {
 	count      int32
 }
 
-// oneSpace in frame.space: one blank, after which there is no more. Else it counts.
+// oneSpace in frame.space: one blank, after which there is no more. Else it counts: a line feed, and
+// columns.
 const oneSpace = 255
 
 // addSpace takes white space between two parts of a value: nothing, one blank, or a
-// line feed with blanks and tabs. That is what people and json.dumps write; a model
-// cannot run away in it.
+// line feed with an indentation. That is what people and json.dumps write; a model
+// cannot run away in it: one that begins to indent by tabs tends not to end.
 func addSpace(f frame, b byte) (frame, bool) {
 	switch {
 	case f.space == 0 && b == ' ':
 		f.space = oneSpace
 	case f.space == 0 && b == '\n':
 		f.space = 1
-	case f.space > 0 && f.space < MaxSpace && (b == ' ' || b == '\t'):
+	case f.space > 0 && f.space <= MaxIndent && b == ' ':
 		f.space++
+	case f.space > 0 && f.space <= MaxIndent-3 && b == '\t':
+		f.space += 4
 	default:
 		return f, false
 	}

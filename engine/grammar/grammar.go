@@ -51,8 +51,8 @@ const (
 	MaxNesting = 64
 	// MaxUndeclared is the properties of one object that its schema does not name.
 	MaxUndeclared = 64
-	// MaxSpace is the longest run of white space.
-	MaxSpace = 32
+	// MaxIndent is the columns behind a line feed, a tab being four.
+	MaxIndent = 16
 
 	// maxThreads is two for each branch: a name may be declared or not.
 	maxThreads = 2 * MaxAlternatives

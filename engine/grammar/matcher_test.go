@@ -143,22 +143,25 @@ func TestMatcher_Nesting(t *testing.T) {
 
 func TestMatcher_Space(t *testing.T) {
 	t.Parallel()
-	blanks := strings.Repeat(" ", grammar.MaxSpace-1)
+	blanks, tabs := strings.Repeat(" ", grammar.MaxIndent), strings.Repeat("\t", grammar.MaxIndent/4)
 	for text, want := range map[string]bool{
-		`{ "a": [ 1, 2 ] }`:      true,
-		"{\n" + blanks + "}":     true,
-		"{\n" + blanks + " }":    false,
-		"{\n\t\t\"a\":\n\t1\n}":  true,
-		"{\n\n}":                 false,
-		`{  }`:                   false,
-		"{ \n}":                  false,
-		"{\r\n}":                 false,
-		`{"a" :1}`:               false,
-		`{"a":1 ,"b":2}`:         false,
-		"{\"a\":1\n,\"b\":2}":    false,
-		"{\"a\":1,\n\"b\":2\n}":  true,
-		"{\"a\":[1\n, 2]}":       false,
-		"{\"a\":[\n1,\n 2\n]\n}": true,
+		`{ "a": [ 1, 2 ] }`:       true,
+		"{\n" + blanks + "}":      true,
+		"{\n" + blanks + " }":     false,
+		"{\n" + tabs + "}":        true,
+		"{\n" + tabs + " }":       false,
+		"{\n" + tabs[1:] + " \t}": false,
+		"{\n\t\t\"a\":\n\t1\n}":   true,
+		"{\n\n}":                  false,
+		`{  }`:                    false,
+		"{ \n}":                   false,
+		"{\r\n}":                  false,
+		`{"a" :1}`:                false,
+		`{"a":1 ,"b":2}`:          false,
+		"{\"a\":1\n,\"b\":2}":     false,
+		"{\"a\":1,\n\"b\":2\n}":   true,
+		"{\"a\":[1\n, 2]}":        false,
+		"{\"a\":[\n1,\n 2\n]\n}":  true,
 	} {
 		if got := accepts(small(), mustJSON(t, small()), text); got != want {
 			t.Errorf("accepts %q: %t", text, got)
