@@ -78,6 +78,8 @@ func (h *health) note(t catalog.Target, f *upstream.Failure, now time.Time) {
 		}
 		if _, callers := errors.AsType[*upstream.Rejected](f); callers {
 			f = nil // no account may shut a target to the others by what it asks for
+		} else if f.Class == upstream.Refused {
+			return // nor where it may be the target that is wrong
 		}
 	}
 	h.mu.Lock()

@@ -170,6 +170,7 @@ func TestHealth(t *testing.T) {
 func TestHealth_Ejects(t *testing.T) {
 	t.Parallel()
 	busy := &upstream.Failure{Class: upstream.Busy, Err: errors.New("full")}
+	refused := &upstream.Failure{Class: upstream.Refused, Err: errors.New("status 400")}
 	for _, c := range []struct {
 		name string
 		errs []error // of the first target, one after another, again and again
@@ -183,6 +184,8 @@ func TestHealth_Ejects(t *testing.T) {
 		{"two of three", []error{retry, retry, nil}, 20, []string{"a unreachable"}},
 		{"our own queue is full", []error{busy}, 100, nil},
 		{"callers' faults", []error{rejected}, 100, nil},
+		{"faults of nobody knows whom", []error{refused}, 100, nil},
+		{"and they hide no others", []error{retry, retry, refused, retry, retry, retry}, 6, []string{"a unreachable"}},
 		{"callers' faults that another target may not see", []error{&upstream.Failure{Class: upstream.Failed, Err: rejected}}, 100, nil},
 		{"five in a row", []error{retry}, 5, []string{"a unreachable"}},
 	} {

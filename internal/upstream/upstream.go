@@ -94,6 +94,7 @@ type Class string
 // The classes of failure.
 const (
 	Failed      Class = "failed"      // an error, or an answer that is none
+	Refused     Class = "refused"     // this one request, by whosever fault
 	Denied      Class = "denied"      // our key, our credit there or the model's name is not good
 	Unreachable Class = "unreachable" // no connection
 	Timeout     Class = "timeout"

@@ -178,8 +178,9 @@ func (p *Provider) classify(status int, body []byte, wait time.Duration) error {
 		if f.Code == "context_length_exceeded" || f.Type == "exceed_context_size_error" || aboutContext.MatchString(f.Message) {
 			return f.tooLong(failure.Err)
 		}
+		failure.Class = upstream.Refused
 		if p.transport.tls == nil && aboutHTTPS.MatchString(f.Message) {
-			failure.Err = errSpeaksTLS
+			failure.Class, failure.Err = upstream.Failed, errSpeaksTLS
 		}
 		if param := f.asked(); param != "" {
 			failure.Err = &upstream.Rejected{Answer: wire.ValueRefused(param), Err: failure.Err}

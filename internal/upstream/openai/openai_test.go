@@ -353,7 +353,7 @@ func TestGenerate_Refused(t *testing.T) {
 		return answer(status, "application/json", "", body)
 	}
 	runStreamTests(t, []streamTest{
-		{"400", "", json(400, `{"error":{"message":"bad tools for `+secret+`","type":"x","code":null}}`), "failed", nil},
+		{"400", "", json(400, `{"error":{"message":"bad tools for `+secret+`","type":"x","code":null}}`), "refused", nil},
 		{"400 of the context", "", json(400, `{"error":{"message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4990 in the messages, 10 in the completion).","code":"context_length_exceeded"}}`), "rejected context_length_exceeded", nil},
 		{"400 of llama-server", "", json(400, `{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":4096}}`), "rejected context_length_exceeded", nil},
 		{"400 of SGLang", "", json(400, `{"object":"error","message":"The input (9000 tokens) is longer than the model's context length (4096 tokens).","type":"BadRequestError","code":400}`), "rejected context_length_exceeded", nil},
@@ -389,7 +389,7 @@ func TestGenerate_Refused(t *testing.T) {
 			e.Bytes("event: error\ndata: oops\n\n")
 			e.End()
 		}, "failed retryable", nil},
-		{"error of SGLang", "", events(`{"object":"error","message":"no","code":400}`), "failed", nil},
+		{"error of SGLang", "", events(`{"object":"error","message":"no","code":400}`), "refused", nil},
 		{"too long is the first event", "", events(`{"error":{"message":"maximum context length","code":400}}`), "rejected context_length_exceeded", nil},
 		{"error later", "", events(text("Hel"), `{"error":{"message":"no room","code":503}}`), "cut", []string{"text Hel"}},
 		{"no JSON", "", events("hello"), "failed", nil},
@@ -469,7 +469,7 @@ func TestGenerate_FieldRefused(t *testing.T) {
 			p := newProvider(t, upstreamtest.NewHTTP(t, answer(status, "application/json", "", `{"error":{"message":"no `+secret+`","type":"invalid_request_error","param":`+param+`,"code":"x"}}`)), nil)
 			_, err := generate(t.Context(), p, newCall(t, ""))
 			failure, ok := errors.AsType[*upstream.Failure](err)
-			if !ok || failure.Class != upstream.Failed || failure.Retryable {
+			if !ok || failure.Class != upstream.Refused || failure.Retryable {
 				t.Errorf("%s: %v, want a failure that is not tried again here", param, err)
 			}
 			e, refused := errors.AsType[*wire.Error](err)
