@@ -46,7 +46,7 @@ func TestServe_EmbeddedEngine(t *testing.T) {
 	r := start(t, o, out, errs)
 	errs.await(t, "weights  tiny random, ")
 	errs.await(t, "engine   1 thread, batch 2, context 2,048, ")
-	res := r.post(t, secret.FindString(out.String()), strings.Replace(hello, `{`, `{"max_tokens":5,`, 1))
+	res := r.post(t, secret.FindString(out.String()), strings.Replace(hello, `{`, `{"max_tokens":5,"seed":1,`, 1))
 	if body := read(t, res.Body); res.StatusCode != http.StatusOK || !strings.Contains(body, `"completion_tokens":5,`) {
 		t.Errorf("the embedded engine gives %d %s", res.StatusCode, body)
 	}
