@@ -66,6 +66,33 @@ func TestDue_LeavesNothing(t *testing.T) {
 	}
 }
 
+// A subscription that ends with a period that is paid for, whose plan is gone, is past due until
+// its grace is over, also where that is behind the period: nothing is due in between, and Due ends.
+func TestDue_GoneAhead(t *testing.T) {
+	t.Parallel()
+	p, ctx := process(t, t.TempDir()), t.Context()
+	const day = 24 * time.Hour
+	p.directory.SetPlans([]account.Plan{{ID: "pro", Terms: subscription.Terms{Tokens: 10, Grace: 50 * day}}})
+	id, now := create(t, p.directory, "a").ID, time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	_, err1 := p.Set(ctx, id, "pro", subscription.Options{Manual: true}, now)
+	_, err2 := p.Renew(ctx, id, now)
+	_, err3 := p.Cancel(ctx, id, false, now)
+	if err1 != nil || err2 != nil || err3 != nil {
+		t.Fatal(err1, err2, err3)
+	}
+	p.directory.SetPlans(nil)
+	over := time.Date(2030, 2, 1, 0, 0, 0, 0, time.UTC).Add(50 * day)
+	for _, days := range []int{32, 65, 80} { // the paid period ends on the 59th
+		next, err := p.Due(ctx, now.AddDate(0, 0, days))
+		if err != nil || !next.Equal(over) {
+			t.Errorf("on day %d Due = %v, %v, want %v", days, next, err, over)
+		}
+	}
+	if next, err := p.Due(ctx, over); err != nil || !next.IsZero() {
+		t.Errorf("when the grace is over Due = %v, %v, want never", next, err)
+	}
+}
+
 // The calendar has an entry for each subscription, however often it was looked at, and however many
 // look at once.
 func TestDue_CalendarStaysSmall(t *testing.T) {

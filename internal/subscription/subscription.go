@@ -158,10 +158,16 @@ func (s *Subscription) Next() time.Time {
 	switch {
 	case s.ID == "" || !s.EndedAt.IsZero():
 		return time.Time{}
-	case s.PastDue:
-		return s.Ends()
+	case !s.PastDue:
+		return s.End
 	}
-	return s.End
+	// Not Ends: one that ends with periods that are paid for, whose plan is gone, waits for it
+	// as long as any other.
+	ends := s.End.Add(s.Grace)
+	if !s.Until.IsZero() && s.Until.Before(ends) {
+		return s.Until
+	}
+	return ends
 }
 
 // boundary is the end of period n, not before Base.
