@@ -18,20 +18,18 @@ import (
 
 	"github.com/parley-ai/parley/e2e/proc"
 	"github.com/parley-ai/parley/e2e/stub"
+	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 )
 
 // authority is one whose certificate is in a file.
 type authority struct {
-	*stub.Authority
+	*upstreamtest.Authority
 	file string
 }
 
 func newAuthority(t *testing.T) authority {
 	t.Helper()
-	a, err := stub.NewAuthority()
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := upstreamtest.NewAuthority(t)
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(file, a.PEM, 0o600); err != nil {
 		t.Fatal(err)
@@ -42,11 +40,7 @@ func newAuthority(t *testing.T) authority {
 // serves is what a server speaks that this authority vouches for.
 func (a authority) serves(t *testing.T, name string, lasts time.Duration) *tls.Config {
 	t.Helper()
-	c, err := a.Certificate(name, time.Now().Add(lasts))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{c}, MinVersion: tls.VersionTLS12}
+	return &tls.Config{Certificates: []tls.Certificate{a.Certificate(t, name, time.Now().Add(lasts))}, MinVersion: tls.VersionTLS12}
 }
 
 // startProxy connects whoever asks by CONNECT, and counts them.

@@ -1,69 +1,13 @@
 package stub
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"strings"
-	"time"
 )
-
-// Authority signs certificates for providers that are reached over TLS.
-type Authority struct {
-	// PEM is its own certificate.
-	PEM []byte
-
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-// NewAuthority makes an authority that nobody trusts yet.
-func NewAuthority() (*Authority, error) {
-	template := &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
-	a := &Authority{cert: template}
-	made, err := a.sign(template)
-	if err != nil {
-		return nil, err
-	}
-	a.cert, a.PEM = made.Leaf, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made.Leaf.Raw})
-	return a, nil
-}
-
-// Certificate is one for servers at 127.0.0.1, or of another name, until then.
-func (a *Authority) Certificate(name string, until time.Time) (tls.Certificate, error) {
-	template := &x509.Certificate{NotAfter: until, DNSNames: []string{name}}
-	if ip := net.ParseIP(name); ip != nil {
-		template.DNSNames, template.IPAddresses = nil, []net.IP{ip}
-	}
-	return a.sign(template)
-}
-
-// sign makes a certificate; the first is the authority's own.
-func (a *Authority) sign(template *x509.Certificate) (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	if a.key == nil {
-		a.key = key
-	}
-	template.SerialNumber, template.NotBefore = big.NewInt(time.Now().UnixNano()), time.Now().Add(-24*time.Hour)
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	leaf, err := x509.ParseCertificate(der)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
-}
 
 const words = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 

@@ -25,7 +25,8 @@ type Explained struct {
 }
 
 // ChargeMade explains a charge: the amounts of Parts are Charge and WrittenOff of Receipt and
-// Free together, which PlanTokens have paid for or nobody owes. Times are milliseconds from the admission of the call.
+// Free together, which PlanTokens have paid for or nobody owes. Times are milliseconds from
+// the admission of the call.
 type ChargeMade struct {
 	Receipt    Receipt      `json:"receipt"`
 	Sentences  []string     `json:"sentences"`

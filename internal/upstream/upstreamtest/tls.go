@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"math/big"
 	"net"
 	"testing"
@@ -15,8 +16,9 @@ import (
 
 // Authority vouches for providers that are reached over TLS.
 type Authority struct {
-	// Pool is what trusts it.
+	// Pool is what trusts it, and PEM the file that makes others trust it.
 	Pool *x509.CertPool
+	PEM  []byte
 
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -29,6 +31,7 @@ func NewAuthority(t testing.TB) *Authority {
 	template := &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
 	a.cert, a.key = sign(t, template, template, nil)
 	a.Pool.AddCert(a.cert)
+	a.PEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 	return a
 }
 
