@@ -182,8 +182,6 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 // when they have ended, and is not there for others. It may be called at any time, any
 // number of times. It fails with [ErrUnavailable].
 func (l *Ledger) ExpireDue(ctx context.Context, t time.Time) (next time.Time, err error) {
-	l.taking.Lock()
-	defer l.taking.Unlock()
 	for _, u := range []Unit{Credit, Tokens} {
 		accounts, after, err := l.store.Expiring(ctx, u, t)
 		if err != nil {
@@ -209,6 +207,14 @@ func (l *Ledger) ExpireDue(ctx context.Context, t time.Time) (next time.Time, er
 	return next, nil
 }
 
+// takeBack waits until nobody else takes credit back: how much that is says the database, and what
+// is set aside for it meanwhile is more, so of two at once one would find too little. The result
+// ends it.
+func (l *Ledger) takeBack() func() {
+	l.taking <- struct{}{}
+	return func() { <-l.taking }
+}
+
 // waiting is what of an account expires when running calls have ended.
 type waiting struct {
 	accountID string
@@ -216,6 +222,7 @@ type waiting struct {
 }
 
 func (l *Ledger) expire(ctx context.Context, accountID string, u Unit, t time.Time) error {
+	defer l.takeBack()()
 	grants, err := l.store.GrantsOf(ctx, accountID, u)
 	if err != nil {
 		return err

@@ -140,7 +140,7 @@ type Ledger struct {
 	failed    chan struct{} // closed when a commit failed
 	expiry    chan struct{} // one token: something may be due
 	failure   error         // set before failed is closed, by who has the turn
-	taking    sync.Mutex    // held by who takes back
+	taking    chan struct{} // full while somebody takes back
 	admission atomic.Pointer[error]
 
 	mu     sync.RWMutex // held for reading by every send to queue
@@ -160,6 +160,7 @@ func Open(ctx context.Context, store Store, progress Progress) (*Ledger, Recover
 		store: store, progress: progress,
 		queue: make(chan *pending, maxBatch), wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 		stopped: make(chan struct{}), failed: make(chan struct{}), expiry: make(chan struct{}, 1),
+		taking: make(chan struct{}, 1),
 	}
 	rec, err := l.recover(ctx)
 	if err != nil {

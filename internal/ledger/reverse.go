@@ -48,6 +48,7 @@ func (l *Ledger) Reverse(ctx context.Context, r Reversal) (Reversed, error) {
 	if c.Kind != Noted && (c.Back < 0 || c.Back > MaxBack || c.Of <= 0 || c.Of > MaxBack) {
 		return Reversed{}, ErrAmount
 	}
+	defer l.takeBack()()
 	b := l.book(r.Payment.AccountID)
 	r.DebitID, r.GrantID, r.Actor, r.CreatedAt = ident.New(ident.Debit), ident.New(ident.Grant), audit.Actor(ctx), now()
 	var room money.Amount

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -221,6 +222,48 @@ func TestCore_Reverse(t *testing.T) {
 		noted := ledger.Reversal{Payment: pay, Source: "8", Claim: ledger.Claim{Part: "d", Back: 10, Of: 10}, ByHand: true}
 		if got, err := b.Reverse(t.Context(), noted); err != nil || got != (ledger.Reversed{Added: true}) {
 			t.Errorf("Reverse of what is only noted = %+v, %v", got, err)
+		}
+	})
+}
+
+// Messages that are told again take nothing and leave what they could have taken to others: what
+// two set aside at once was written off by the second.
+func TestCore_ReverseTogether(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 0, func(b *bench) {
+		t := b.t
+		b.grant(t, ledger.Grant{Amount: 1000, Source: "pay"})
+		message := func(source string, back int64) ledger.Reversal {
+			return ledger.Reversal{
+				Payment: ledger.Payment{AccountID: account, Source: "pay", Credit: 1000}, Source: source,
+				Claim: ledger.Claim{Part: "refunds", Kind: ledger.Refunds, Back: back, Of: 10},
+			}
+		}
+		if _, err := b.Reverse(t.Context(), message("1", 3)); err != nil {
+			t.Fatal(err)
+		}
+		b.disk.chance, b.disk.slow = rand.New(rand.NewPCG(1, 1)), time.Minute
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if got, err := b.Reverse(t.Context(), message("1", 3)); err != nil || got != (ledger.Reversed{}) {
+					t.Errorf("told again: %+v, %v", got, err)
+				}
+			})
+		}
+		synctest.Wait()
+		wg.Go(func() {
+			if _, err := b.ExpireDue(t.Context(), time.Now()); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		if got, err := b.Reverse(t.Context(), message("2", 9)); err != nil || got != (ledger.Reversed{Added: true, Taken: 600}) {
+			t.Errorf("Reverse = %+v, %v; want all of 600 taken", got, err)
+		}
+		wg.Wait()
+		if got, want := b.Balance(account), (ledger.Balance{Granted: 1000, Posted: 900}); got != want {
+			t.Errorf("Balance = %+v, want %+v", got, want)
 		}
 	})
 }
