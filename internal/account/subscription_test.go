@@ -311,3 +311,32 @@ func TestSubscriptions_Kept(t *testing.T) {
 		t.Errorf("%+v, %v", sub, err)
 	}
 }
+
+// Who hangs up while a subscription ends leaves nobody with the plan: memory says what the books say.
+func TestCancel_HungUp(t *testing.T) {
+	t.Parallel()
+	p := process(t, t.TempDir())
+	a, err := p.directory.Create(t.Context(), "acme", "pro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	if _, err := p.Set(t.Context(), a.ID, "max", subscription.Options{}, now); err != nil {
+		t.Fatal(err)
+	}
+	hungUp, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	_, err = p.Cancel(hungUp, a.ID, true, now)
+	written, failed := p.db.Subscription(t.Context(), a.ID)
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	known, _ := p.directory.ByID(a.ID)
+	if !known.Subscription.EndedAt.Equal(written.EndedAt) || written.EndedAt.IsZero() == (err == nil) {
+		t.Errorf("Cancel gives %v, the books say that it ended %v, and the plan is %s", err, written.EndedAt, known.PlanAt(now))
+	}
+	if got := p.ledger.Balance(a.ID); err == nil && (got.Granted != 0 || got.Tokens.Granted != 0) {
+		t.Errorf("what the period included is left: %+v", got)
+	}
+	p.verify(t)
+}

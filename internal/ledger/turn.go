@@ -58,8 +58,9 @@ func (l *Ledger) Turn(ctx context.Context, t subscription.Turn) error {
 		return res.Refused
 	}
 	if t.Replaced != nil || !t.Next.EndedAt.IsZero() {
-		_, err := l.ExpireDue(ctx, t.At)
-		return err
+		// The turn is on the disk: nobody may go on from what was before it, whoever has hung up and
+		// whatever cannot be read. What is not taken back here is looked for again.
+		_, _ = l.ExpireDue(context.WithoutCancel(ctx), t.At)
 	}
 	return nil
 }

@@ -111,6 +111,41 @@ func TestCore_TurnEnds(t *testing.T) {
 	})
 }
 
+// A turn that is durable was made, also when what it has ended cannot be read to be taken back:
+// whoever made it goes on from it, and somebody looks again.
+func TestCore_TurnEndsUnread(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{t: t, disk: &disk{rows: newRows(account)}, progress: newMemory(nil)}
+		store := &blind{disk: b.disk}
+		l, _, err := ledger.Open(t.Context(), store, b.progress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if err := l.Turn(t.Context(), included(1, 50, 30)); err != nil {
+			t.Fatal(err)
+		}
+		<-l.ExpiryChanged() // that something ends at all
+		pass(2 * time.Hour)
+		store.what = "expiring"
+		end := included(2, 0, 0)
+		end.Next.EndedAt = end.At
+		if err := l.Turn(t.Context(), end); err != nil {
+			t.Errorf("a turn that is on the disk gives %v", err)
+		}
+		store.what = ""
+		select {
+		case <-l.ExpiryChanged():
+		default:
+			t.Error("nobody is told to look again")
+		}
+		if _, err := l.ExpireDue(t.Context(), time.Now()); err != nil || l.Balance(account) != (ledger.Balance{}) {
+			t.Errorf("looking again gives %v, %+v", err, l.Balance(account))
+		}
+	})
+}
+
 // Included tokens pay for the prompt, for what of it was cached and for the answer, in
 // this order; a call that uses less gives back the rest, one that uses more takes what is
 // free, and an end waits for what is held.
