@@ -74,5 +74,10 @@ func (l *Ledger) Refund(ctx context.Context, requestID string, amount money.Amou
 	if _, err := l.Grant(ctx, Grant{AccountID: c.AccountID, Kind: Refund, Amount: amount, Note: reason, RequestID: requestID}); err != nil {
 		return c, err
 	}
-	return l.store.Charged(ctx, requestID)
+	c.Refunded += amount // at least: others may have given some back too
+	// It is on the disk: who was told of a failure would give it back again.
+	if said, err := l.store.Charged(context.WithoutCancel(ctx), requestID); err == nil {
+		c = said
+	}
+	return c, nil
 }

@@ -111,6 +111,27 @@ func TestCore_SmallestAmounts(t *testing.T) {
 	})
 }
 
+// What was given back was given back, also when nobody can read it afterwards: who is told that
+// it failed gives it back again.
+func TestCore_RefundUnread(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 1000, func(b *bench) {
+		t := b.t
+		if _, err := b.reserve(t, b.call("req_1", 5, 5)).Settle(used(5)); err != nil { // 200
+			t.Fatal(err)
+		}
+		l, _, err := ledger.Open(t.Context(), blind{b.disk, "refunded"}, b.progress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		want := ledger.Charged{AccountID: account, Charge: 200, Refunded: 50}
+		if c, err := l.Refund(t.Context(), "req_1", 50, ""); err != nil || c != want {
+			t.Errorf("Refund = %+v, %v, want %+v", c, err, want)
+		}
+	})
+}
+
 // A hold that no number can say is refused and holds nothing.
 func TestCore_Overflow(t *testing.T) {
 	t.Parallel()

@@ -52,6 +52,14 @@ func (b blind) GrantsOf(ctx context.Context, id string, u ledger.Unit) ([]ledger
 	return grants, errors.Join(err, b.may("grants"))
 }
 
+func (b blind) Charged(ctx context.Context, id string) (ledger.Charged, error) {
+	c, err := b.disk.Charged(ctx, id)
+	if c.Refunded > 0 {
+		err = errors.Join(err, b.may("refunded"))
+	}
+	return c, err
+}
+
 // Books that cannot all be read are not opened, and opening those that are at rest writes
 // nothing.
 func TestCore_OpenReadsAll(t *testing.T) {
