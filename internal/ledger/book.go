@@ -140,10 +140,10 @@ func (b *book) setAside(u Unit, most money.Amount) money.Amount {
 	return b.pools[u].setAside(most)
 }
 
-func (b *book) expire(u Unit, aside, taken, left money.Amount) {
+func (b *book) expire(u Unit, aside, taken, left money.Amount) (more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pools[u].expire(aside, taken, left)
+	return b.pools[u].expire(aside, taken, left)
 }
 
 // announce makes room for grants on their way, or for none of them.

@@ -236,7 +236,9 @@ func (l *Ledger) expire(ctx context.Context, accountID string, u Unit, t time.Ti
 	b := l.book(accountID)
 	aside := b.setAside(u, most)
 	_, err = l.do(Op{Expire: &Expire{AccountID: accountID, Unit: u, Now: t, Most: aside}}, func(r Result) {
-		b.expire(u, aside, r.Amount, r.Left)
+		if b.expire(u, aside, r.Amount, r.Left) {
+			l.lookForExpiry() // a call has ended meanwhile, and it may have been the last
+		}
 		if r.Left > 0 {
 			l.expiring.Store(waiting{accountID, u}, nil)
 		} else {

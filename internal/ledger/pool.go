@@ -37,11 +37,13 @@ func (p *pool) setAside(most money.Amount) money.Amount {
 	return n
 }
 
-// expire ends what setAside began: taken of it is gone, and left shall follow.
-func (p *pool) expire(aside, taken, left money.Amount) {
+// expire ends what setAside began: taken of it is gone, and left shall follow. It reports
+// whether some of that is free by now.
+func (p *pool) expire(aside, taken, left money.Amount) (more bool) {
 	p.held -= aside
 	p.granted -= taken
 	p.expiring = left
+	return left > 0 && p.granted > p.posted+p.held
 }
 
 // announce makes sure that a grant on its way cannot overflow the pool.

@@ -296,6 +296,51 @@ func TestCore_ExpireOnItsWay(t *testing.T) {
 	})
 }
 
+// A call that ends while what has ended is on its way to be taken leaves nobody who would look
+// again for the rest: whoever takes it does.
+func TestCore_ExpireBesideTheLastCall(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 0, func(b *bench) {
+		t := b.t
+		b.grant(t, ledger.Grant{Amount: 500, ExpiresAt: time.Now().Add(time.Minute)})
+		<-b.ExpiryChanged() // that something ends at all
+		h := b.reserve(t, b.call("req_1", 10, 10))
+		pass(time.Minute)
+		end := time.Now()
+		b.disk.chance, b.disk.slow = rand.New(rand.NewPCG(1, 1)), time.Minute
+		results := make(chan error, 3)
+		for _, do := range []func() error{ // the first is being written while the others come, in their order
+			func() error { _, err := b.Grant(t.Context(), ledger.Grant{AccountID: account, Amount: 7}); return err },
+			func() error { _, err := h.Settle(used(1)); return err }, // 120 of 300
+			func() error { _, err := b.ExpireDue(t.Context(), end); return err },
+		} {
+			go func() { results <- do() }()
+			synctest.Wait()
+		}
+		for range 3 {
+			if err := <-results; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, want := b.Balance(account), (ledger.Balance{Granted: 307, Posted: 120, Expiring: 180}); got != want {
+			t.Fatalf("Balance = %+v, want %+v: the call has left more since", got, want)
+		}
+		select {
+		case <-b.ExpiryChanged():
+		default:
+			t.Fatal("180 wait for nobody, and nobody is told to look")
+		}
+		if _, err := b.ExpireDue(t.Context(), end); err != nil || b.Balance(account) != (ledger.Balance{Granted: 127, Posted: 120}) {
+			t.Errorf("in the end: %+v, %v", b.Balance(account), err)
+		}
+		select {
+		case <-b.ExpiryChanged():
+			t.Error("nothing waits, and somebody is told to look")
+		default:
+		}
+	})
+}
+
 // What cannot be read has not expired.
 func TestCore_ExpireUnread(t *testing.T) {
 	t.Parallel()
