@@ -251,6 +251,43 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
+// Who is taken back leaves those who came in the same moment, or before it and later to the
+// lock, where they are.
+func TestCancel_SameMoment(t *testing.T) {
+	t.Parallel()
+	l := ratelimit.New(epoch)
+	c := ratelimit.Claim{Account: "a", Key: "k", AccountLimits: ratelimit.Limits{Requests: 1024, Tokens: 102_400}, Tokens: 10}
+	take := func(after time.Duration) *ratelimit.Ticket {
+		t.Helper()
+		ticket, _, err := l.Take(epoch.Add(after), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ticket
+	}
+	take(0)
+	refused := take(400 * time.Millisecond)
+	take(399*time.Millisecond).Done(epoch.Add(400*time.Millisecond), 30) // 20 beyond its claim
+	refused.Cancel()
+	left := func(after time.Duration) (requests, tokens int64) {
+		s := l.Peek(epoch.Add(time.Minute+after), c)
+		return s.Requests.Remaining, s.Tokens.Remaining
+	}
+	if requests, tokens := left(399*time.Millisecond - 1); requests >= 1024 || tokens > 102_370 {
+		t.Errorf("%d requests and %d tokens remain before the minute of the second has passed", requests, tokens)
+	}
+	if requests, tokens := left(400 * time.Millisecond); requests != 1024 || tokens != 102_400 {
+		t.Errorf("%d requests and %d tokens remain when it has", requests, tokens)
+	}
+	// Alone in its moment, it leaves no trace.
+	l = ratelimit.New(epoch)
+	take(0)
+	take(400 * time.Millisecond).Cancel()
+	if requests, tokens := left(0); requests != 1024 || tokens != 102_400 {
+		t.Errorf("%d requests and %d tokens remain a minute after the only call", requests, tokens)
+	}
+}
+
 // A restart counts what the last minute used.
 func TestRestore(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,7 @@ const (
 type group struct {
 	first, last time.Duration
 	requests    int32
+	latest      int32 // how many entries came at last
 	tokens      int64
 }
 
@@ -54,6 +55,7 @@ type entry struct {
 	group  int64
 	before time.Duration // the group's last entry before this one
 	at     time.Duration // this one
+	latest int32         // how many came at before
 }
 
 // add counts requests and tokens now, in the newest group if they fit there.
@@ -62,8 +64,11 @@ func (w *window) add(now time.Duration, requests int32, tokens int64, l Limits) 
 		g := w.group(w.next - 1)
 		now = max(now, g.last) // callers may come out of order by a lock's wait
 		if now-g.first < groupSpan && small(int64(g.requests+requests), l.Requests) && small(g.tokens+tokens, l.Tokens) {
-			e := entry{group: w.next - 1, before: g.last, at: now}
-			g.last = now
+			e := entry{group: w.next - 1, before: g.last, at: now, latest: g.latest}
+			if now > g.last {
+				g.last, g.latest = now, 0
+			}
+			g.latest++
 			w.correct(e, requests, tokens)
 			return e
 		}
@@ -71,9 +76,9 @@ func (w *window) add(now time.Duration, requests int32, tokens int64, l Limits) 
 	if int(w.next-w.oldest) == len(w.ring) {
 		w.grow()
 	}
-	e := entry{group: w.next, before: now, at: now}
+	e := entry{group: w.next, before: now, at: now, latest: 1}
 	w.next++
-	*w.group(e.group) = group{first: now, last: now}
+	*w.group(e.group) = group{first: now, last: now, latest: 1}
 	w.correct(e, requests, tokens)
 	return e
 }
@@ -100,11 +105,19 @@ func (w *window) correct(e entry, requests int32, tokens int64) {
 	w.tokens += tokens
 }
 
-// forget takes back e as if it had never been.
+// forget takes back e as if it had never been. Its group ends with the entry before it again,
+// unless others came when it did.
 func (w *window) forget(e entry, requests int32, tokens int64) {
 	w.correct(e, -requests, -tokens)
-	if e.group >= w.oldest && w.group(e.group).last == e.at {
-		w.group(e.group).last = e.before
+	if e.group < w.oldest {
+		return
+	}
+	g := w.group(e.group)
+	if g.last != e.at {
+		return
+	}
+	if g.latest--; g.latest == 0 {
+		g.last, g.latest = e.before, e.latest
 	}
 }
 
