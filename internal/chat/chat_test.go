@@ -49,6 +49,7 @@ func open(t testing.TB, credit money.Amount, p *upstreamtest.Provider) *line {
 	models := []catalog.Model{
 		{ID: "m", ContextWindow: 100, MaxOutput: 50, Price: money.Price{Input: 10, CachedInput: 5, Output: 20}, Plans: []string{"p"}, Targets: []catalog.Target{{Upstream: "fake", Model: "x"}}},
 		{ID: "free", ContextWindow: 100, MaxOutput: 50, Plans: []string{"p"}, Targets: []catalog.Target{{Upstream: "fake", Model: "x"}}},
+		{ID: "dear", ContextWindow: 10_000_000, MaxOutput: 1, Price: money.Price{Output: money.MaxPerToken}, Plans: []string{"p"}, Targets: []catalog.Target{{Upstream: "fake", Model: "x"}}},
 		{ID: "titan", ContextWindow: 100, MaxOutput: 50, Plans: []string{"pro"}, Targets: []catalog.Target{{Upstream: "fake", Model: "x"}}},
 	}
 	plans := []account.Plan{{ID: "p"}}

@@ -216,6 +216,24 @@ var endings = []struct {
 
 func wantJSON(r *wire.ChatRequest) { r.ResponseFormat.Kind = wire.FormatJSONObject }
 
+// A count that fits the window, and that no amount can pay for, is not charged either, and the
+// hold does not stay.
+func TestComplete_UsageBeyondAllAmounts(t *testing.T) {
+	t.Parallel()
+	for _, stream := range []bool{false, true} {
+		l := open(t, money.MaxAmount, provider(upstreamtest.Text("a"), upstreamtest.FinishUsage(wire.FinishStop, wire.Usage{PromptTokens: 10, CompletionTokens: 9_500_000})))
+		out := &recorder{}
+		_, err := l.Complete(t.Context(), l.call(stream, func(r *wire.ChatRequest) { r.Model = "dear" }), out)
+		if err != nil || out.String() != "start,a,stop 10+1" {
+			t.Errorf("Complete = %v, %s", err, out)
+		}
+		if b := l.Ledger.Balance(l.caller.Account.ID); b.Held != 0 || b.Running != 0 || b.Posted != money.MaxPerToken {
+			t.Errorf("Balance = %+v", b)
+		}
+		l.verify(t)
+	}
+}
+
 // notStarted ends a call that waited in a queue.
 var notStarted = upstreamtest.Do(func(ctx context.Context) error {
 	return errors.Join(context.Cause(ctx), upstream.ErrNotStarted)

@@ -12,6 +12,7 @@ import (
 	"github.com/parley-ai/parley/internal/account"
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/ledger"
+	"github.com/parley-ai/parley/internal/money"
 	"github.com/parley-ai/parley/internal/ratelimit"
 	"github.com/parley-ai/parley/internal/upstream"
 	"github.com/parley-ai/parley/internal/wire"
@@ -372,7 +373,11 @@ func (r *run) outcome(err error) ledger.Outcome {
 // charged: no price can be put on it, and its hold would stay for ever.
 func (r *run) plausible(u *wire.Usage) bool {
 	within := func(n, most int) bool { return n >= 0 && n <= most }
-	return within(u.PromptTokens, r.model.ContextWindow) && within(u.CompletionTokens, r.call.Request.N*r.model.ContextWindow) && within(u.CachedTokens, u.PromptTokens)
+	if !within(u.PromptTokens, r.model.ContextWindow) || !within(u.CompletionTokens, r.call.Request.N*r.model.ContextWindow) || !within(u.CachedTokens, u.PromptTokens) {
+		return false
+	}
+	_, err := r.model.Price.Cost(money.Tokens{Prompt: u.PromptTokens, Cached: u.CachedTokens, Completion: u.CompletionTokens})
+	return err == nil
 }
 
 func (r *run) summary(rec ledger.Receipt) Summary {
