@@ -44,5 +44,6 @@ func Fits(p money.Price, prompt int, tokens int64, credit money.Amount) int {
 	case p.Output == 0: // nothing bounds it
 		return math.MaxInt
 	}
-	return n - base.tokens + int((credit-base.cost)/p.Output)
+	paid := int((credit - base.cost) / p.Output)
+	return paid + min(n-base.tokens, math.MaxInt-paid)
 }

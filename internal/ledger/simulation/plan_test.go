@@ -267,6 +267,8 @@ func TestCore_Fits(t *testing.T) {
 		{price, 1 << 40, 0, math.MaxInt32 - 10},
 		{money.Price{Input: 1, CachedInput: 1, Output: 1}, 30, 2, 22},
 		{money.Price{Input: math.MaxInt64, Output: 1}, 30, math.MaxInt64, 0}, // no number says what it costs
+		{money.Price{Output: 1}, 30, math.MaxInt64 - 30, math.MaxInt64},
+		{money.Price{Output: 1}, 30, math.MaxInt64 - 29, math.MaxInt64},
 		{free, 0, 99, 0},
 		{free, 0, 100, math.MaxInt},
 	} {
