@@ -39,6 +39,9 @@ type piece struct {
 	logprobs  []wire.Logprob
 }
 
+// says says whether there is a part of the answer in p.
+func (p *piece) says() bool { return len(p.text)+len(p.reasoning)+len(p.refusal)+len(p.tools) > 0 }
+
 // toolPiece is a piece of a tool call as the provider sends it.
 type toolPiece struct {
 	index     int // -1 when it has none

@@ -69,7 +69,7 @@ func (s *stream) run(body io.Reader, r *reader) error {
 	if err != nil {
 		return err
 	}
-	s.watch.await(endWait)
+	s.watch.within(endWait)
 	for n := 0; n < maxEnd; {
 		more, err := body.Read(r.rest[:])
 		if n += more; err != nil {
@@ -136,11 +136,13 @@ func (s *stream) take(c *chunk) error {
 		if p.index < 0 || p.index >= len(s.choices) || s.choices[p.index].stopped {
 			continue
 		}
+		done := s.complete()
 		if err := s.choices[p.index].take(p); err != nil {
 			return err
 		}
-		if s.complete() {
-			s.watch.await(min(usageWait, s.watch.limits.Idle))
+		// Only more of the answer puts it off, not comments and chunks that say nothing.
+		if s.complete() && (!done || p.says()) {
+			s.watch.within(min(usageWait, s.watch.limits.Idle))
 		}
 	}
 	if s.complete() && slices.ContainsFunc(s.choices, func(c choice) bool { return c.stopped }) {

@@ -31,7 +31,7 @@ type watch struct {
 	forget func() bool // the caller's context
 	// The times below count from start.
 	deadline atomic.Int64 // of what is awaited now
-	idle     atomic.Int64 // how long a silence may be; 0 until the first token
+	idle     atomic.Int64 // how long a silence may be; 0 where only deadline counts
 	sooner   bool         // the timer may be set to later than deadline
 
 	mu    sync.Mutex
@@ -109,6 +109,13 @@ func (w *watch) await(idle time.Duration) {
 		w.touch()
 		w.sooner = true
 	}
+}
+
+// within ends the call when d is over, whatever arrives until then.
+func (w *watch) within(d time.Duration) {
+	w.idle.Store(0)
+	w.deadline.Store(int64(time.Since(w.start) + d))
+	w.sooner = true
 }
 
 // wait comes before every read of the connection.

@@ -73,6 +73,35 @@ func TestGenerate_Timeouts(t *testing.T) {
 		}, "timeout", 7 * second},
 		{"total", func(e *upstreamtest.Exchange) { e.Stream(); endless(e, 3*second, hi) }, "timeout", 60 * second},
 		{"no usage in time", func(e *upstreamtest.Exchange) { e.Stream(); e.Bytes(hi); e.Event(finish("stop")); <-e.Gone() }, "", 4 * second},
+		{"no usage, but comments", func(e *upstreamtest.Exchange) {
+			e.Stream()
+			e.Bytes(hi)
+			e.Event(finish("stop"))
+			endless(e, second, ": wait\n\n")
+		}, "", 4 * second},
+		{"no usage, but empty chunks", func(e *upstreamtest.Exchange) {
+			e.Stream()
+			e.Bytes(hi)
+			e.Event(finish("stop"))
+			endless(e, second, "data: "+role+"\n\n")
+		}, "", 4 * second},
+		{"more behind the reason", func(e *upstreamtest.Exchange) {
+			e.Stream()
+			e.Event(finish("stop"))
+			for range 5 {
+				e.Bytes(hi)
+				wait(3 * second)
+			}
+			e.Event(usage)
+			e.Done()
+		}, "", 15 * second},
+		{"an end that drips", func(e *upstreamtest.Exchange) {
+			e.Stream()
+			e.Bytes(hi)
+			e.Event(finish("stop"))
+			e.Event("[DONE]")
+			endless(e, endWait*4/5, "\n")
+		}, "", endWait},
 		{"no end", func(e *upstreamtest.Exchange) {
 			e.Stream()
 			e.Bytes(hi)
