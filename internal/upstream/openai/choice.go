@@ -13,9 +13,9 @@ type choice struct {
 	stream *stream
 	index  int
 
-	runes    wire.RuneJoiner // of the text
-	thoughts wire.RuneJoiner // of the reasoning
-	refusal  wire.RuneJoiner
+	runes    joiner // of the text
+	thoughts joiner // of the reasoning
+	refusal  joiner
 	stops    upstream.StopFilter
 	tools    toolCalls
 	meter    meter

@@ -331,9 +331,11 @@ func (d *decoder) text(dst []byte) ([]byte, error) {
 }
 
 // appendUnquote appends what stands between the quotes of a JSON string whose syntax
-// was checked. Bytes that are not UTF-8 are kept: the next event may have the rest.
+// was checked. Bytes that are not UTF-8 are kept: the next event may have the rest. So is
+// one half of a pair of surrogates where its other half may be in the event before or
+// behind, in three bytes as [joiner] takes it.
 func appendUnquote(dst, s []byte) []byte {
-	for {
+	for first := true; ; first = false {
 		i := bytes.IndexByte(s, '\\')
 		if i < 0 {
 			return append(dst, s...)
@@ -360,11 +362,15 @@ func appendUnquote(dst, s []byte) []byte {
 				if len(s) >= 6 && s[0] == '\\' && s[1] == 'u' {
 					low = hex4(s[2:])
 				}
-				if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
-					s = s[6:]
+				switch pair := utf16.DecodeRune(r, low); {
+				case pair != utf8.RuneError:
+					r, s = pair, s[6:]
+				case r < lowSurrogate && len(s) == 0, r >= lowSurrogate && first && i == 0:
+					dst = appendHalf(dst, r)
+					continue
 				}
 			}
-			dst = utf8.AppendRune(dst, r)
+			dst = utf8.AppendRune(dst, r) // of another half it is U+FFFD
 		default:
 			dst = append(dst, c)
 		}

@@ -123,6 +123,11 @@ func text(s string) string {
 	return fmt.Sprintf(`{"choices":[{"index":0,"delta":{"content":%q},"finish_reason":null}]}`, s)
 }
 
+// escaped is text as it stands between the quotes.
+func escaped(s string) string {
+	return `{"choices":[{"index":0,"delta":{"content":"` + s + `"}}]}`
+}
+
 func finish(reason string) string {
 	return fmt.Sprintf(`{"choices":[{"index":0,"delta":{},"finish_reason":%q}]}`, reason)
 }
@@ -226,6 +231,8 @@ func TestGenerate_Text(t *testing.T) {
 		{"refusal of a schema", `,"response_format":{"type":"json_schema","json_schema":{"name":"x"}}`, events(`{"choices":[{"delta":{"refusal":"No"}}]}`, finish("stop")), "", []string{"refuse No", "finish stop"}},
 		{"refusal in JSON mode", `,"response_format":{"type":"json_object"}`, events(`{"choices":[{"delta":{"refusal":"No"}}]}`, finish("stop")), "failed", []string{"refuse No"}},
 		{"rune in pieces", "", events("{\"choices\":[{\"delta\":{\"content\":\"a\xf0\x9f\"}}]}", "{\"choices\":[{\"delta\":{\"content\":\"\x98\x80b\"}}]}", finish("stop")), "", []string{"text a", "text 😀b", "finish stop"}},
+		{"pair in pieces", "", events(escaped(`a\ud83d`), escaped(`\ude00b`), escaped(`\ud83d`), escaped(``), escaped(`\ude01`), finish("stop")), "", []string{"text a", "text 😀b", "text 😁", "finish stop"}},
+		{"pairs of one half", "", events(escaped(`\ude00a`), escaped(`\ud83d`), escaped(`b\ud83d`), escaped(`\ud83d`), finish("stop")), "", []string{"text \ufffda", "text \ufffdb", "text \ufffd", "text \ufffd", "finish stop"}},
 		{"half a rune at the end", "", events("{\"choices\":[{\"delta\":{\"content\":\"a\xf0\x9f\"}}]}", finish("stop")), "", []string{"text a", "text \xf0\x9f", "finish stop"}},
 		{"escapes", "", events(`{"choices":[{"delta":{"content":"\ud83d\ude00\u00e9\n\t\"\\\/\b\f\r\ud800x\ud800\u0041"}}]}`, finish("stop")), "", []string{"text 😀é\n\t\"\\/\b\f\r\ufffdx\ufffdA", "finish stop"}},
 		{"blank data", "", events("", text("Hello"), " ", finish("stop")), "", []string{"text Hello", "finish stop"}},
@@ -292,6 +299,7 @@ func TestGenerate_Tools(t *testing.T) {
 		{"broken arguments", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{\"x"}`), finish("tool_calls")), "cut", []string{"call 0 call_a f", `args 0 {"x`}},
 		{"broken arguments of a whole answer", strings.ReplaceAll(withTools, "true", "false"), events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{\"x"}`), finish("tool_calls")), "failed", []string{"call 0 call_a f", `args 0 {"x`}},
 		{"rune in pieces", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"[\"`+"\xf0\x9f"+`"}`), toolDelta(`"index":0,"function":{"arguments":"`+"\x98\x80"+`\"]"}`), finish("tool_calls")), "", []string{"call 0 call_a f", `args 0 ["`, `args 0 😀"]`, "finish tool_calls"}},
+		{"pair in pieces", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"[\"\ud83d"}`), toolDelta(`"index":0,"function":{"arguments":"\ude00\"]"}`), finish("tool_calls")), "", []string{"call 0 call_a f", `args 0 ["`, `args 0 😀"]`, "finish tool_calls"}},
 		{"no name", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"arguments":"{}"}`), finish("tool_calls")), "failed", nil},
 		{"interleaved", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{}"}`), toolDelta(`"index":1,"id":"call_b","function":{"name":"g","arguments":"{"}`), toolDelta(`"index":0,"function":{"arguments":" "}`), finish("tool_calls")), "cut", []string{"call 0 call_a f", "args 0 {}", "call 1 call_b g", "args 1 {"}},
 		{"negative index", withTools, events(toolDelta(`"index":-7,"id":"call_a","function":{"name":"f"}`), finish("tool_calls")), "failed", nil},

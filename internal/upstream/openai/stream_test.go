@@ -83,7 +83,8 @@ func TestAppendUnquote(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		``: "", `abc`: "abc", `\u0041\u00e9\u20AC`: "Aé€", `\ud83d\ude00`: "😀", `\uD83D\uDE00x`: "😀x",
-		`\ud83d`: "\ufffd", `\ud83dx`: "\ufffdx", `\ud83d\n`: "\ufffd\n", `\ude00\ud83d`: "\ufffd\ufffd", `\ud83d\u0041`: "\ufffdA", "\xf0\x9f": "\xf0\x9f",
+		`\ud83dx`: "\ufffdx", `\ud83d\n`: "\ufffd\n", `\ud83d\u0041`: "\ufffdA", `x\ude00`: "x\ufffd", `\n\ude00`: "\n\ufffd", "\xf0\x9f": "\xf0\x9f",
+		`\ud83d`: "\xed\xa0\xbd", `\ude00\ud83d`: "\xed\xb8\x80\xed\xa0\xbd", `\ud83d\ud83d`: "\ufffd\xed\xa0\xbd", // their other halves may be elsewhere
 	} {
 		if got := string(appendUnquote(nil, []byte(in))); got != want {
 			t.Errorf("appendUnquote(%q) = %q, want %q", in, got, want)

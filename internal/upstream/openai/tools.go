@@ -32,7 +32,7 @@ type toolCalls struct {
 		id, name  string
 		opened    bool // the first event is out
 		arguments strings.Builder
-		runes     wire.RuneJoiner // of the arguments
+		runes     joiner // of the arguments
 	}
 	skip bool // the current call is one too many
 }
@@ -121,7 +121,7 @@ func (t *toolCalls) begin(p toolPiece) error {
 	c := &t.current
 	c.index, c.id, c.name, c.opened = p.index, "", "", false
 	c.arguments.Reset()
-	c.runes = wire.RuneJoiner{}
+	c.runes = joiner{}
 	return nil
 }
 
