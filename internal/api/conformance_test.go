@@ -370,6 +370,7 @@ func TestProviderFails(t *testing.T) {
 	}{
 		{upstream.Failed, 502, "upstream_error", ""},
 		{upstream.Unreachable, 502, "upstream_error", ""},
+		{upstream.Refused, 502, "upstream_error", ""},
 		{upstream.Timeout, 502, "upstream_timeout", ""},
 		{upstream.Overloaded, 502, "upstream_overloaded", ""},
 		{upstream.Cut, 502, "upstream_error", ""},
@@ -385,6 +386,10 @@ func TestProviderFails(t *testing.T) {
 		if b := d.ledger.Balance(d.account.ID); b.Posted != 0 || b.Held != 0 {
 			t.Errorf("%s: Balance = %+v", tt.class, b)
 		}
+	}
+	// A refusal is told from a provider in trouble.
+	if r := open(t, provider(upstreamtest.Fail(upstream.Refused))).post(t, body("")); !strings.Contains(r.body, "It will refuse it again") {
+		t.Errorf("refused: %d %s", r.StatusCode, r.body)
 	}
 	// In the middle of a whole answer it is the same.
 	d := open(t, provider(upstreamtest.Text("a"), upstreamtest.Fail(upstream.Cut)))

@@ -111,6 +111,8 @@ func providerFailed(c upstream.Class) *wire.Error {
 		return wire.UpstreamOverloaded()
 	case upstream.Busy:
 		return wire.Overloaded(time.Second)
+	case upstream.Refused:
+		return wire.UpstreamRefused()
 	case upstream.Cut:
 		return wire.UpstreamCut()
 	}

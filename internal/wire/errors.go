@@ -259,6 +259,12 @@ func UpstreamFailed() *Error {
 	return refusal(502, typeServer, "upstream_error", "The upstream provider returned an error.")
 }
 
+// UpstreamRefused is the 502 for a provider that does not take this one request, where
+// nothing tells whether the caller or the configuration is at fault.
+func UpstreamRefused() *Error {
+	return refusal(502, typeServer, "upstream_error", "The upstream provider refused this request and does not say which part of it. It will refuse it again: try it without optional fields.")
+}
+
 // UpstreamCut is the error event for a provider that failed after the first
 // byte was sent.
 func UpstreamCut() *Error {

@@ -138,7 +138,7 @@ func everyError() []*wire.Error {
 		wire.RequestsPerMinute("svc-pulse", 60, 60, time.Second), wire.TokensPerMinute("svc-pulse", 30000, 29937, 385, 644*time.Millisecond),
 		wire.TooLargeForLimit("svc-pulse", 30000, 30601), wire.TooManyRunning("svc-pulse", 4),
 		wire.Internal(), wire.LedgerUnavailable(),
-		wire.UpstreamFailed(), wire.UpstreamCut(), wire.UpstreamTimeout(), wire.UpstreamOverloaded(), wire.Overloaded(2 * time.Second),
+		wire.UpstreamFailed(), wire.UpstreamRefused(), wire.UpstreamCut(), wire.UpstreamTimeout(), wire.UpstreamOverloaded(), wire.Overloaded(2 * time.Second),
 		wire.MaxTokensTooLarge("max_tokens", 2, 1), wire.MaxTokensAbovePlan("max_tokens", 2, 1), wire.ContextLengthExceeded(1, 2, true), wire.JSONWordMissing(),
 		wire.UnsupportedParameter("tools"), wire.UnsupportedContent(0, 1, "image_url"), wire.ValueRefused("tools"),
 	}
@@ -174,6 +174,7 @@ func TestErrors_Table(t *testing.T) {
 429 requests rate_limit_exceeded Retry-After=1 retry-after-ms=1000
 500 server_error internal_error
 500 server_error ledger_unavailable Retry-After=5 retry-after-ms=5000
+502 server_error upstream_error
 502 server_error upstream_error
 502 server_error upstream_error
 502 server_error upstream_timeout

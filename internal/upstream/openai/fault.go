@@ -142,7 +142,7 @@ func (f fault) tooLong(err error) *tooLong {
 
 // refused returns the error of an answer that does not begin as a stream, nil for one
 // that does.
-func (p *Provider) refused(h *head, body io.Reader) error {
+func (p *Provider) refused(req *wire.ChatRequest, h *head, body io.Reader) error {
 	kind := h.contentType
 	if kind != eventStream {
 		kind, _, _ = mime.ParseMediaType(kind)
@@ -157,17 +157,17 @@ func (p *Provider) refused(h *head, body io.Reader) error {
 	}
 	text, _ := io.ReadAll(io.LimitReader(body, maxFaultBytes))
 	if h.status != http.StatusOK {
-		return p.classify(h.status, text, retryAfter(h, time.Now()))
+		return p.classify(req, h.status, text, retryAfter(h, time.Now()))
 	}
 	if kind == "application/json" && json.Valid(text) && strings.Contains(string(text), `"error"`) {
 		e := &faultError{body: text}
-		return p.classify(e.status(), text, 0)
+		return p.classify(req, e.status(), text, 0)
 	}
 	return &upstream.Failure{Class: upstream.Failed, Err: p.clean(fmt.Sprintf("%v: %d bytes of %s instead of a stream", errAnswer, len(text), kind))}
 }
 
 // classify tells whose fault an error status is: the caller's, ours or the provider's.
-func (p *Provider) classify(status int, body []byte, wait time.Duration) error {
+func (p *Provider) classify(req *wire.ChatRequest, status int, body []byte, wait time.Duration) error {
 	f := parseFault(body)
 	failure := &upstream.Failure{
 		Class: upstream.Failed, RetryAfter: wait,
@@ -182,7 +182,7 @@ func (p *Provider) classify(status int, body []byte, wait time.Duration) error {
 		if p.transport.tls == nil && aboutHTTPS.MatchString(f.Message) {
 			failure.Class, failure.Err = upstream.Failed, errSpeaksTLS
 		}
-		if param := f.asked(); param != "" {
+		if param := f.asked(req); param != "" {
 			failure.Err = &upstream.Rejected{Answer: wire.ValueRefused(param), Err: failure.Err}
 		}
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound:
@@ -204,19 +204,6 @@ func (p *Provider) classify(status int, body []byte, wait time.Duration) error {
 		}
 	}
 	return failure
-}
-
-// paths are the fields that are sent only when, and as, the caller sets them, with what a
-// provider may name inside of them. What it says of others is about how we ask.
-var paths = regexp.MustCompile(`^(?:(messages)\b.*|((?:frequency_penalty|logit_bias|logprobs|n|parallel_tool_calls|presence_penalty|reasoning_effort|response_format|seed|stop|temperature|tool_choice|tools|top_logprobs|top_p)(?:[.\[][\w.\[\]-]{0,48})?))$`)
-
-// asked is the caller's field that a provider does not take as it is, or "". Of messages
-// it has no number: ours may be among them.
-func (f fault) asked() string {
-	if m := paths.FindStringSubmatch(f.Param); m != nil {
-		return m[1] + m[2]
-	}
-	return ""
 }
 
 // words is the provider's message where it is about our account or its own trouble.

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +120,65 @@ func TestGenerate_FieldRefused(t *testing.T) {
 			if refused != (want != "") || refused && (e.Status != 400 || e.Code != "unsupported_value" || *e.Param != want || strings.Contains(e.Message, secret)) {
 				t.Errorf("%s: %+v of %v, want %q", param, e, err, want)
 			}
+		}
+	}
+}
+
+// A 400 without a param is the caller's when its words are of a field that the caller set.
+func TestGenerate_FieldDescribed(t *testing.T) {
+	t.Parallel()
+	const (
+		schema = `,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"object"}}}`
+		object = `,"response_format":{"type":"json_object"}`
+	)
+	tests := []struct{ members, theirs, want string }{
+		{`,"n":2,"temperature":0`, `n must be 1 when using greedy sampling, got 2.`, "n"},
+		{`,"temperature":0`, `n must be 1 when using greedy sampling, got 2.`, ""},
+		{`,"n":2`, `[{'type': 'value_error', 'loc': ('body', 'n'), 'msg': 'Value error'}]`, "n"},
+		{`,"logit_bias":{"50257":1}`, `token_id(s) [50257] in logit_bias contain out-of-vocab token ids. Vocabulary size: 32000`, "logit_bias"},
+		{`,"logprobs":true,"top_logprobs":9`, `Requested sample logprobs of 9, which is greater than max allowed: 5`, "logprobs"},
+		{`,"logprobs":true,"top_logprobs":9`, `top_logprobs must be at most 5`, "top_logprobs"},
+		{``, `logprobs are not supported`, ""},
+		{withTools, `"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set`, "tools"},
+		{withTools + `,"tool_choice":"required"`, `tool_choice = "required" is not supported for the Mistral tokenizer`, "tool_choice"},
+		{withTools, `registry.example/library/gemma:2b does not support tools`, "tools"},
+		{withTools, `Failed to parse grammar`, "tools"},
+		{``, `registry.example/library/gemma:2b does not support tools`, ""},
+		{schema, `The provided JSON schema contains features not supported by xgrammar.`, "response_format"},
+		{schema, `Grammar error: Unimplemented keys: ["minItems"]`, "response_format"},
+		{object, `System role not supported`, ""}, // it is ours
+		{`,"temperature":1,"stop":"x"`, `temperature must be less than 1, stop strings are not supported`, "temperature"},
+		{`,"stop":"x"`, `stop strings are only supported when detokenization is True`, "stop"},
+		{`,"seed":1`, `seed is not supported`, "seed"},
+		{`,"reasoning_effort":"low"`, `Invalid reasoning effort: low`, "reasoning_effort"},
+		{`,"presence_penalty":1,"frequency_penalty":1`, `Presence Penalty is not supported`, "presence_penalty"},
+		{`,"top_p":0.5,"parallel_tool_calls":false`, `top_p and parallel tool calls exclude each other`, "top_p"},
+		{``, `Conversation roles must alternate user/assistant/user/assistant/...`, "messages"},
+		{``, `System role not supported`, ""},
+		{``, `you must provide a chat template if the tokenizer does not define one`, ""},
+		{``, `max_tokens must be at least 1, got 0. ` + secret, ""},
+		{`,"temperature":1`, `API key expired. Please renew the API key.`, ""},
+	}
+	for _, tt := range tests {
+		for _, body := range []string{`{"error":{"message":%q,"type":"BadRequestError","param":null,"code":400}}`, `{"object":"error","message":%q,"type":"BadRequestError","code":400}`} {
+			p := newProvider(t, upstreamtest.NewHTTP(t, answer(400, "application/json", "", fmt.Sprintf(body, tt.theirs))), nil)
+			_, err := generate(t.Context(), p, newCall(t, tt.members))
+			if f, ok := errors.AsType[*upstream.Failure](err); !ok || f.Class != upstream.Refused || f.Retryable {
+				t.Errorf("%s: %v, want a failure that is not tried again here", tt.theirs, err)
+			}
+			e, refused := errors.AsType[*wire.Error](err)
+			if refused != (tt.want != "") || refused && (e.Status != 400 || e.Code != "unsupported_value" || *e.Param != tt.want || e.Message != wire.ValueRefused(tt.want).Message) {
+				t.Errorf("%s: %+v of %v, want %q", tt.theirs, e, err, tt.want)
+			}
+		}
+	}
+	for role, theirs := range map[wire.Role]string{wire.RoleSystem: `System role not supported`, wire.RoleAssistant: `Assistant response prefill is incompatible with enable_thinking.`} {
+		p := newProvider(t, upstreamtest.NewHTTP(t, answer(400, "application/json", "", fmt.Sprintf(`{"error":{"message":%q}}`, theirs))), nil)
+		call := newCall(t, "")
+		call.Request.Messages = append(call.Request.Messages, wire.Message{Role: role, Content: "x"})
+		_, err := generate(t.Context(), p, call)
+		if e, ok := errors.AsType[*wire.Error](err); !ok || *e.Param != "messages" {
+			t.Errorf("%s: %v, want messages", theirs, err)
 		}
 	}
 }

@@ -190,7 +190,7 @@ func (p *Provider) attempt(ctx context.Context, call *upstream.Call, bound int, 
 	}
 	// What is unread costs the connection, which is how the provider learns of it.
 	defer answer.Close()
-	if fault := p.refused(&answer.head, answer); fault != nil {
+	if fault := p.refused(call.Request, &answer.head, answer); fault != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -230,7 +230,7 @@ func (p *Provider) unanswered(ctx context.Context, w *watch, err error, connecte
 // broken classifies the error of an answer that had begun to arrive.
 func (p *Provider) broken(s *stream, w *watch, err error) error {
 	if fault, ok := errors.AsType[*faultError](err); ok && !s.begun {
-		return p.classify(fault.status(), fault.body, 0)
+		return p.classify(s.call.Request, fault.status(), fault.body, 0)
 	}
 	f := &upstream.Failure{Class: upstream.Failed, Err: p.clean(err.Error()), Retryable: !errors.Is(err, errAnswer) && !errors.Is(err, sse.ErrTooLong)}
 	switch {
