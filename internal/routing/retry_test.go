@@ -53,6 +53,8 @@ var (
 	slow     = &upstream.Failure{Class: upstream.Overloaded, Err: errors.New("429"), Retryable: true, RetryAfter: 2 * time.Second}
 	slower   = &upstream.Failure{Class: upstream.Overloaded, Err: errors.New("429"), Retryable: true, RetryAfter: 3 * time.Second}
 	denied   = &upstream.Failure{Class: upstream.Denied, Err: errors.New("401")}
+	mute     = &upstream.Failure{Class: upstream.Refused, Err: errors.New("400")}
+	named    = &upstream.Failure{Class: upstream.Refused, Err: &upstream.Rejected{Answer: wire.ValueRefused("stop"), Err: errors.New("400")}}
 	rejected = &upstream.Rejected{Answer: wire.ContextLengthExceeded(1, 2, true), Err: errors.New("400")}
 )
 
@@ -84,6 +86,11 @@ func TestGenerate_Retries(t *testing.T) {
 		{name: "retry after", targets: "a", a: step{slow}, retriesA: 1, calls: "a0 a0", least: 2 * time.Second, most: 2 * time.Second},
 		{name: "retry after too long", targets: "a", a: step{slower}, retriesA: 1, want: slower, calls: "a0"},
 		{name: "rejected", targets: "ab", a: step{rejected}, retriesA: 1, want: rejected, calls: "a0"},
+		{name: "all refuse", targets: "ab", a: step{mute}, b: step{named}, want: named, calls: "a0 b1"},
+		{name: "all refuse, the first with a reason", targets: "ab", a: step{named}, b: step{mute}, want: named, calls: "a0 b1"},
+		{name: "one refuses, one fails", targets: "ab", a: step{named}, b: step{denied}, want: denied, calls: "a0 b1"},
+		{name: "one fails, one refuses", targets: "ab", a: step{slower}, b: step{named}, want: slower, calls: "a0 b1"},
+		{name: "one fails again, one refuses", targets: "ab", a: step{retry, retry}, b: step{named}, retriesA: 1, want: retry, calls: "b1 a0 a0", least: 50 * time.Millisecond, most: 100 * time.Millisecond},
 		{name: "other error", targets: "ab", a: step{errGone}, retriesA: 1, want: errGone, calls: "a0"},
 		{name: "begun", targets: "ab", a: step{retry}, begins: true, retriesA: 1, want: retry, calls: "a0"},
 	}

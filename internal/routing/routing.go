@@ -84,8 +84,10 @@ func (r *Router) Capabilities(m *catalog.Model) wire.Capabilities {
 // better are tried again, as often as their upstreams and their budgets allow, after a
 // short wait. A target that fails call after call is ejected: it comes last, and only
 // within the budget, until it serves again; where all are, the first is tried. After the first
-// event, or when ctx has ended, a failure is the call's, and so is [*upstream.Rejected] at
-// any time. Targets that cannot do what the request asks for are left out, but for the
+// event, or when ctx has ended, a failure is the call's, and so is [*upstream.Rejected] that
+// no failure wraps at any time. Where all targets fail that is the last failure, but a
+// refusal of the request only where all refuse it, and one with [*upstream.Rejected] if any
+// is. Targets that cannot do what the request asks for are left out, but for the
 // first. A call that ends while it waits between two attempts ends with
 // [upstream.ErrNotStarted].
 func (r *Router) Generate(ctx context.Context, m *catalog.Model, call *upstream.Call, yield func(upstream.Event) error) (upstream.Route, error) {
@@ -125,7 +127,7 @@ func (r *Router) Generate(ctx context.Context, m *catalog.Model, call *upstream.
 			if !failed || begun || ctx.Err() != nil {
 				return route, err
 			}
-			last = err
+			last = weightier(last, err)
 			if failure.Retryable && failure.RetryAfter <= maxWait {
 				again = append(again, t)
 				wait = max(wait, failure.RetryAfter)
@@ -140,6 +142,25 @@ func (r *Router) Generate(ctx context.Context, m *catalog.Model, call *upstream.
 		}
 		now = time.Now()
 	}
+}
+
+// weightier is the one of two failures, of which b is the later, that a call ends with. A
+// target in trouble might have taken what another refuses, so it is no caller's fault yet;
+// and a refusal that names its reason says more than one that does not.
+func weightier(a, b error) error {
+	weight := func(err error) int {
+		if _, named := errors.AsType[*upstream.Rejected](err); named {
+			return 1
+		}
+		if f, ok := errors.AsType[*upstream.Failure](err); !ok || f.Class == upstream.Refused {
+			return 0
+		}
+		return 2
+	}
+	if a != nil && weight(a) > weight(b) {
+		return a
+	}
+	return b
 }
 
 // order puts the targets that are ejected behind the others, and says how many of the last
