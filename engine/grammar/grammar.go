@@ -121,6 +121,7 @@ type compiler struct {
 	order    []*node
 	alts     int32
 	unknown  []string
+	looped   *schema // has met itself while a constant was tested; nil: none
 }
 
 func newCompiler(v *Vocab) *compiler {
@@ -147,6 +148,9 @@ func (c *compiler) compile(root *node) (*Grammar, error) {
 		if err := c.build(c.order[i]); err != nil {
 			return nil, err
 		}
+	}
+	if c.looped != nil {
+		return nil, refersToItself(c.looped)
 	}
 	if err := c.relax(); err != nil {
 		return nil, err

@@ -56,6 +56,9 @@ func TestHostile(t *testing.T) {
 		{"itself", `{"$ref":"#"}`, ""},
 		{"itself through allOf", `{"properties":{"a":{"allOf":[{"$ref":"#/properties/a"}]}},"required":["a"],"type":"object"}`, "/properties/a"},
 		{"itself through anyOf", `{"anyOf":[{"type":"string"},{"$ref":"#"}]}`, ""},
+		// Constants are looked at before anything else would meet the circle.
+		{"itself under a constant", `{"enum":[{"a":1}],"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"$ref":"#/$defs/x"}}}`, "/$defs/x"},
+		{"each other under a constant", `{"const":[[1]],"items":{"items":{"$ref":"#/$defs/x"}},"$defs":{"x":{"anyOf":[{"$ref":"#/$defs/y"},{"type":"integer"}]},"y":{"allOf":[{"$ref":"#/$defs/x"},{"$ref":"#/$defs/x"}]}}}`, "/$defs/x"},
 		{"outside", `{"$ref":"https://example.com/schema.json"}`, "/$ref"},
 		{"nowhere", `{"$ref":"#/$defs/x"}`, "/$ref"},
 		{"anchor", `{"$ref":"#x"}`, "/$ref"},

@@ -57,7 +57,7 @@ func (c *compiler) terms(of []*schema) ([]term, error) {
 // merge adds s to every term. Those that have no type left are dropped.
 func (c *compiler) merge(in []term, s *schema) ([]term, error) {
 	if s.active && len(in) > 0 {
-		return nil, &Error{s.path, "it refers to itself without a value in between"}
+		return nil, refersToItself(s)
 	}
 	if err := c.spend(len(in)+1, s.path); err != nil {
 		return nil, err
@@ -99,6 +99,10 @@ func (c *compiler) merge(in []term, s *schema) ([]term, error) {
 		}
 	}
 	return append(out, fresh...), nil
+}
+
+func refersToItself(s *schema) error {
+	return &Error{s.path, "it refers to itself without a value in between"}
 }
 
 // branch multiplies the terms by the branches.

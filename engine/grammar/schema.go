@@ -72,7 +72,8 @@ type schema struct {
 	apart []bool      // beside any: a oneOf, whose branches must exclude each other
 	doc   *document
 
-	active bool // being merged
+	active bool   // being merged
+	tested *value // the constant that is being tested; nil: none
 }
 
 type property struct {
@@ -268,14 +269,21 @@ func (p *place) resolve(ref string) (*schema, error) {
 }
 
 // accepts reports whether a constant satisfies s, as far as its keywords are
-// enforced. Work is counted; what runs out of it is refused.
+// enforced. Work is counted; what runs out of it is refused, and so is what leads back
+// to s without a value in between, which is noted.
 func (c *compiler) accepts(s *schema, v *value) bool {
-	if !c.budget.Spend(1) || s.never {
+	if s.tested == v && c.looped == nil {
+		c.looped = s
+	}
+	if s.tested == v || !c.budget.Spend(1) || s.never {
 		return false
 	}
 	if s.plain {
 		return true
 	}
+	outer := s.tested
+	s.tested = v
+	defer func() { s.tested = outer }()
 	if !c.acceptsKind(s, v) || s.hasEnum && !s.among[string(v.canonical(nil))] {
 		return false
 	}
