@@ -27,6 +27,7 @@ func (w *walk) plain(f *frame) bool {
 // more of them nearer to its end.
 func (w *walk) wholeText(f *frame) {
 	t := f.alt.str
+	off := sum(w.m.own(f), f.rest) - w.m.dist // another thread may be nearer
 	need, room := max(t.min-f.i, 0), t.max-f.i
 	if t.max == noLimit {
 		room = noLimit
@@ -35,10 +36,10 @@ func (w *walk) wholeText(f *frame) {
 		switch {
 		case l.characters > room:
 		case need == 0:
-			w.include(0, l.upTo)
+			w.include(off, l.upTo)
 			return
 		default:
-			w.include(-min(l.characters, need), l.ids)
+			w.include(off-min(l.characters, need), l.ids)
 		}
 	}
 }

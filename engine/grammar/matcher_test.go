@@ -312,3 +312,25 @@ func TestGolden_Mask(t *testing.T) {
 		}
 	}
 }
+
+// Branches that are not equally far from their end are told apart: one that needs more
+// characters is not nearer to it than one that needs none.
+func TestMask_Apart(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, schema := range []string{
+		`{"anyOf":[{"type":"string","minLength":4,"maxLength":9},{"type":"string","maxLength":4}]}`,
+		`{"anyOf":[{"type":"string","maxLength":4},{"type":"string","minLength":4},{"type":"string","pattern":"^[ab]{3,}$"},{"enum":["abcdef"]}]}`,
+		`{"type":"array","items":{"anyOf":[{"type":"string"},{"type":"string","minLength":2,"pattern":"b$"}]},"minItems":2}`,
+		`{"anyOf":[{"type":"object","properties":{"a":{"type":"string","minLength":5}},"required":["a"]},{"type":"object","additionalProperties":{"type":"string"}}]}`,
+	} {
+		g, err := grammar.Schema(small(), []byte(schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := walker{v: small(), choose: r.IntN, what: "\nof " + schema, exact: true}
+		for i := range 24 {
+			w.walk(t, g, g.Least()+i%8)
+		}
+	}
+}
