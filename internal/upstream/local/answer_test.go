@@ -14,8 +14,9 @@ import (
 	"github.com/parley-ai/parley/internal/wire"
 )
 
-// scripted is an engine that says what the test wants, each attempt another thing. What
-// is asked of it is kept.
+// scripted is an engine that says what the test wants, each attempt another thing.
+// All but the first find the prompt in the cache. What is
+// asked of it is kept.
 type scripted struct {
 	local.Engine
 	attempts [][][]string // by choice, the pieces
@@ -24,12 +25,12 @@ type scripted struct {
 }
 
 func (s *scripted) Generate(_ context.Context, r engine.Request) iter.Seq2[engine.Token, error] {
-	choices := s.attempts[min(len(s.asked), len(s.attempts)-1)]
+	choices, cached := s.attempts[min(len(s.asked), len(s.attempts)-1)], 16*min(len(s.asked), 1)
 	s.asked = append(s.asked, r)
 	return func(yield func(engine.Token, error) bool) {
 		for c, pieces := range choices {
 			for i, p := range pieces {
-				t := engine.Token{Choice: c, Text: p, Generated: i + 1}
+				t := engine.Token{Choice: c, Text: p, Generated: i + 1, Cached: cached}
 				if i == len(pieces)-1 {
 					t.Finish = s.finish
 				}
@@ -46,6 +47,7 @@ type said struct {
 	text   string
 	calls  []string // name and arguments
 	finish wire.FinishReason
+	cached int
 }
 
 // answer makes a call of p and puts its choices together.
@@ -59,6 +61,7 @@ func answer(t *testing.T, p *local.Provider, req *wire.ChatRequest, seed uint64)
 			t.Errorf("choice %d goes on with %+v", e.Choice, e)
 		}
 		c.text += e.Text
+		c.cached = e.Cached
 		if d := e.Tool; d != nil {
 			if (d.Name != "") != (d.Index == len(c.calls)) || (d.ID != "") != (d.Name != "") || ids[d.ID] && d.ID != "" {
 				t.Errorf("delta %+v after %q", d, c.calls)
@@ -102,24 +105,24 @@ func TestGenerate_Said(t *testing.T) {
 		finish engine.Finish
 		want   said
 	}{
-		{"text", ask(wire.ToolAuto, ""), `Hello <you>`, "stop", said{`Hello <you>`, nil, "stop"}},
-		{"call", ask(wire.ToolAuto, ""), `<tool_call>` + f + `</tool_call>`, "stop", said{"", []string{fSaid}, "tool_calls"}},
-		{"words and a call", ask(wire.ToolAuto, ""), `I look.<tool_call>` + f + `</tool_call>`, "stop", said{"I look.", []string{fSaid}, "tool_calls"}},
-		{"two calls", ask(wire.ToolAuto, ""), "<tool_call>" + f + "</tool_call>\n<tool_call>" + g + "</tool_call>", "length", said{"", []string{fSaid, gSaid}, "tool_calls"}},
-		{"like the mark", ask(wire.ToolAuto, ""), `<tool_<tool_cal1> <<tool_call`, "length", said{`<tool_<tool_cal1> <<tool_call`, nil, "length"}},
-		{"the mark's beginning at the end", ask(wire.ToolAuto, ""), `a <tool_cal`, "length", said{`a <tool_cal`, nil, "length"}},
-		{"stop before a call", ask(wire.ToolAuto, "", "nd"), `The end<tool_call>` + f + `</tool_call>`, "stop", said{"The e", nil, "stop"}},
-		{"stop within arguments", ask(wire.ToolAuto, "", "<x"), `<tool_call>` + f + `</tool_call>`, "stop", said{"", []string{fSaid}, "tool_calls"}},
-		{"stop that begins like the mark", ask(wire.ToolAuto, "", "<tool_"), `a <tool_box>`, "stop", said{`a `, nil, "stop"}},
-		{"required", ask(wire.ToolRequired, ""), `<tool_call>` + g + `</tool_call>`, "length", said{"", []string{gSaid}, "tool_calls"}},
-		{"none", ask(wire.ToolNone, ""), `a <tool_cal and so on`, "stop", said{`a <tool_cal and so on`, nil, "stop"}},
-		{"value or call: call", ask(wire.ToolAuto, wire.FormatJSONObject), `<tool_call>` + f + `</tool_call>`, "stop", said{"", []string{fSaid}, "tool_calls"}},
-		{"value or call: value", ask(wire.ToolAuto, wire.FormatJSONObject), `{"a":"<tool_call>` + `{\"name\""}`, "stop", said{`{"a":"<tool_call>{\"name\""}`, nil, "stop"}},
-		{"value", ask("", wire.FormatJSONObject), `{"a":1}`, "length", said{`{"a":1}`, nil, "length"}},
-		{"stop within a value", ask("", wire.FormatJSONObject, "never", "STOP"), `{"a":["b STOP c"]}`, "length", said{`{"a":["b "]}`, nil, "stop"}},
-		{"stop between", ask("", wire.FormatJSONObject, ","), `{"a":1,"b":2}`, "stop", said{`{"a":1}`, nil, "stop"}},
-		{"stop at once", ask("", wire.FormatJSONObject, "{"), `{"a":1}`, "stop", said{`{}`, nil, "stop"}},
-		{"stop within an escape", ask("", wire.FormatJSONObject, "u0041"), `{"a":"\u0041"}`, "stop", said{`{"a":"\""}`, nil, "stop"}},
+		{"text", ask(wire.ToolAuto, ""), `Hello <you>`, "stop", said{text: `Hello <you>`, finish: "stop"}},
+		{"call", ask(wire.ToolAuto, ""), `<tool_call>` + f + `</tool_call>`, "stop", said{text: "", calls: []string{fSaid}, finish: "tool_calls"}},
+		{"words and a call", ask(wire.ToolAuto, ""), `I look.<tool_call>` + f + `</tool_call>`, "stop", said{text: "I look.", calls: []string{fSaid}, finish: "tool_calls"}},
+		{"two calls", ask(wire.ToolAuto, ""), "<tool_call>" + f + "</tool_call>\n<tool_call>" + g + "</tool_call>", "length", said{text: "", calls: []string{fSaid, gSaid}, finish: "tool_calls"}},
+		{"like the mark", ask(wire.ToolAuto, ""), `<tool_<tool_cal1> <<tool_call`, "length", said{text: `<tool_<tool_cal1> <<tool_call`, finish: "length"}},
+		{"the mark's beginning at the end", ask(wire.ToolAuto, ""), `a <tool_cal`, "length", said{text: `a <tool_cal`, finish: "length"}},
+		{"stop before a call", ask(wire.ToolAuto, "", "nd"), `The end<tool_call>` + f + `</tool_call>`, "stop", said{text: "The e", finish: "stop"}},
+		{"stop within arguments", ask(wire.ToolAuto, "", "<x"), `<tool_call>` + f + `</tool_call>`, "stop", said{text: "", calls: []string{fSaid}, finish: "tool_calls"}},
+		{"stop that begins like the mark", ask(wire.ToolAuto, "", "<tool_"), `a <tool_box>`, "stop", said{text: `a `, finish: "stop"}},
+		{"required", ask(wire.ToolRequired, ""), `<tool_call>` + g + `</tool_call>`, "length", said{text: "", calls: []string{gSaid}, finish: "tool_calls"}},
+		{"none", ask(wire.ToolNone, ""), `a <tool_cal and so on`, "stop", said{text: `a <tool_cal and so on`, finish: "stop"}},
+		{"value or call: call", ask(wire.ToolAuto, wire.FormatJSONObject), `<tool_call>` + f + `</tool_call>`, "stop", said{text: "", calls: []string{fSaid}, finish: "tool_calls"}},
+		{"value or call: value", ask(wire.ToolAuto, wire.FormatJSONObject), `{"a":"<tool_call>` + `{\"name\""}`, "stop", said{text: `{"a":"<tool_call>{\"name\""}`, finish: "stop"}},
+		{"value", ask("", wire.FormatJSONObject), `{"a":1}`, "length", said{text: `{"a":1}`, finish: "length"}},
+		{"stop within a value", ask("", wire.FormatJSONObject, "never", "STOP"), `{"a":["b STOP c"]}`, "length", said{text: `{"a":["b "]}`, finish: "stop"}},
+		{"stop between", ask("", wire.FormatJSONObject, ","), `{"a":1,"b":2}`, "stop", said{text: `{"a":1}`, finish: "stop"}},
+		{"stop at once", ask("", wire.FormatJSONObject, "{"), `{"a":1}`, "stop", said{text: `{}`, finish: "stop"}},
+		{"stop within an escape", ask("", wire.FormatJSONObject, "u0041"), `{"a":"\u0041"}`, "stop", said{text: `{"a":"\""}`, finish: "stop"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -163,6 +166,9 @@ func TestGenerate_Checked(t *testing.T) {
 		got, completion := answer(t, local.New(s), req, 100)
 		if texts := got[0].text + " " + got[1].text; texts != c.texts || completion != c.completion {
 			t.Errorf("%s: %q with %d tokens, want %q with %d", c.name, texts, completion, c.texts, c.completion)
+		}
+		if got[0].cached+got[1].cached > 0 { // another attempt finds what the first has computed
+			t.Errorf("%s: %d and %d tokens of the prompt are said to be cached", c.name, got[0].cached, got[1].cached)
 		}
 		var temps []float64
 		seeds := map[uint64]bool{}

@@ -115,9 +115,13 @@ func (g *generation) again() {
 // again. Only the answers that are yielded are counted.
 func (g *generation) runChecked(ctx context.Context, yield func(upstream.Event) error) error {
 	best := make([]draft, g.request.Choices)
+	cached := -1 // by an earlier call: another attempt finds the whole prompt
 	for left, attempt := len(best), 0; left > 0 && attempt < attempts; attempt++ {
 		drafts := make([]draft, len(best))
 		err := g.run(ctx, func(e upstream.Event, own int) error {
+			if cached < 0 {
+				cached = e.Cached
+			}
 			d := &drafts[e.Choice]
 			d.events, d.tokens = append(d.events, e), append(d.tokens, own)
 			return nil
@@ -140,7 +144,7 @@ func (g *generation) runChecked(ctx context.Context, yield func(upstream.Event) 
 	before := 0
 	for _, d := range best {
 		for i, e := range d.events {
-			e.Completion = before + d.tokens[i]
+			e.Completion, e.Cached = before+d.tokens[i], cached
 			if err := yield(e); err != nil {
 				return err
 			}
