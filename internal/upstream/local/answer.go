@@ -15,12 +15,21 @@ type answer struct {
 	stops *upstream.StopFilter
 	emit  func(upstream.Event) error
 
-	marker   string         // that calls may still begin behind
-	held     string         // text that may begin the marker
-	logprobs []wire.Logprob // of text that was not yet emitted
-	text     strings.Builder
-	scanner  *grammar.CallScanner // once calls have begun
-	calls    []call
+	marker  string // that calls may still begin behind
+	held    string // text that may begin the marker
+	pushed  int    // bytes of text that the model has written, but for calls
+	shown   int    // of these, those that were emitted
+	scores  []score
+	text    strings.Builder
+	scanner *grammar.CallScanner // once calls have begun
+	calls   []call
+}
+
+// score is a token's log-probability that was not yet emitted.
+type score struct {
+	wire.Logprob
+	at  int // where in what the model has written its text begins
+	end int // and that of those that came with it ends
 }
 
 // call is what has come of a call.
@@ -43,7 +52,10 @@ func (a *answer) push(text string, logprobs []wire.Logprob) (stopped bool, err e
 	if a.scanner != nil {
 		return false, a.scan(text)
 	}
-	a.logprobs = append(a.logprobs, logprobs...)
+	for _, l := range logprobs {
+		a.scores = append(a.scores, score{l, a.pushed, a.pushed + len(text)})
+	}
+	a.pushed += len(text)
 	if a.form.value != nil && text != "" && a.held == "" && text[0] != callOpen[0] {
 		a.marker = "" // a value has begun, which may have the marker in its strings
 	}
@@ -90,19 +102,30 @@ func (a *answer) say(text string) (stopped bool, err error) {
 	}
 	if stopped && a.form.value != nil {
 		if end, ok := a.form.value.Complete([]byte(a.text.String())); ok {
-			return true, a.show(string(end))
+			return true, a.write(string(end))
 		}
 	}
 	return stopped, nil
 }
 
+// show emits the next part of what the model has written.
 func (a *answer) show(text string) error {
-	if text == "" {
+	a.shown += len(text)
+	return a.write(text)
+}
+
+// write emits text, with the log-probabilities of the tokens of which the beginning was
+// shown; a token without text goes with what is before it. So a stop string's have none.
+func (a *answer) write(text string) error {
+	e := upstream.Event{Text: text}
+	for len(a.scores) > 0 && (a.scores[0].at < a.shown || a.scores[0].end <= a.shown) {
+		e.Logprobs = append(e.Logprobs, a.scores[0].Logprob)
+		a.scores = a.scores[1:]
+	}
+	if text == "" && len(e.Logprobs) == 0 {
 		return nil
 	}
 	a.text.WriteString(text)
-	e := upstream.Event{Text: text, Logprobs: a.logprobs}
-	a.logprobs = nil
 	return a.emit(e)
 }
 

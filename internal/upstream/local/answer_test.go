@@ -14,8 +14,8 @@ import (
 	"github.com/parley-ai/parley/internal/wire"
 )
 
-// scripted is an engine that says what the test wants, each attempt another thing.
-// All but the first find the prompt in the cache. What is
+// scripted is an engine that says what the test wants, each attempt another thing, each
+// token with its log-probability. All but the first find the prompt in the cache. What is
 // asked of it is kept.
 type scripted struct {
 	local.Engine
@@ -31,6 +31,7 @@ func (s *scripted) Generate(_ context.Context, r engine.Request) iter.Seq2[engin
 		for c, pieces := range choices {
 			for i, p := range pieces {
 				t := engine.Token{Choice: c, Text: p, Generated: i + 1, Cached: cached}
+				t.Logprobs = []engine.Logprob{{Candidate: engine.Candidate{Bytes: []byte(p)}}}
 				if i == len(pieces)-1 {
 					t.Finish = s.finish
 				}
@@ -47,6 +48,7 @@ type said struct {
 	text   string
 	calls  []string // name and arguments
 	finish wire.FinishReason
+	scored string // the tokens that have log-probabilities
 	cached int
 }
 
@@ -61,6 +63,9 @@ func answer(t *testing.T, p *local.Provider, req *wire.ChatRequest, seed uint64)
 			t.Errorf("choice %d goes on with %+v", e.Choice, e)
 		}
 		c.text += e.Text
+		for _, l := range e.Logprobs {
+			c.scored += l.Token
+		}
 		c.cached = e.Cached
 		if d := e.Tool; d != nil {
 			if (d.Name != "") != (d.Index == len(c.calls)) || (d.ID != "") != (d.Name != "") || ids[d.ID] && d.ID != "" {
@@ -177,6 +182,36 @@ func TestGenerate_Checked(t *testing.T) {
 		}
 		if !slices.Equal(temps, c.temps) || len(seeds) != len(temps) {
 			t.Errorf("%s: asked with temperatures %v and seeds %v", c.name, temps, seeds)
+		}
+	}
+}
+
+// What is shown of the model's words has log-probabilities, a stop string and what closes
+// a value have none, however tokens cut the text: each comes with the beginning of its
+// token.
+func TestGenerate_Scored(t *testing.T) {
+	t.Parallel()
+	_, e := open(t, engine.Options{})
+	for _, c := range []struct {
+		name   string
+		req    *wire.ChatRequest
+		pieces []string
+		text   string
+		scored string
+	}{
+		{"value", ask("", wire.FormatJSONObject), []string{`{"`, `a`, `":`, `1}`}, `{"a":1}`, `{"a":1}`},
+		{"stop within a value", ask("", wire.FormatJSONObject, "STOP"), []string{`{"`, `a`, `":"`, `b`, `S`, `TO`, `P`}, `{"a":"b"}`, `{"a":"b`},
+		{"stop within a token", ask("", wire.FormatJSONObject, "STOP"), []string{`{"a":"`, `bST`, `OP c`}, `{"a":"b"}`, `{"a":"bST`},
+		{"stop that begins twice", ask(wire.ToolAuto, "", "STOP"), []string{"a", "S", "S", "TOP"}, "aS", "aS"},
+		{"no stop after all", ask(wire.ToolAuto, "", "STOP"), []string{"a", "ST", "O", "p"}, "aSTOp", "aSTOp"},
+		{"token without text", ask(wire.ToolNone, "", "STOP"), []string{"", "a", "", "ST", "", "OP"}, "a", "a"},
+		{"call behind words", ask(wire.ToolAuto, ""), []string{"a ", "<tool", "_call>", `{"name": "g", "arguments": {}}`, "</tool_call>"}, "a ", "a "},
+		{"nearly a call", ask(wire.ToolAuto, ""), []string{"a ", "<tool", "_ca", "r>"}, "a <tool_car>", "a <tool_car>"},
+	} {
+		s := &scripted{Engine: e, attempts: [][][]string{{c.pieces}}, finish: "stop"}
+		got, _ := answer(t, local.New(s), c.req, 3)
+		if got[0].text != c.text || got[0].scored != c.scored {
+			t.Errorf("%s: it says %q with log-probabilities of %q, want %q and %q", c.name, got[0].text, got[0].scored, c.text, c.scored)
 		}
 	}
 }
