@@ -7,6 +7,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -148,13 +149,24 @@ func answer(handle func(*http.Request) (any, error)) http.Handler {
 			e := refused(err)
 			status, value = e.Status, envelope{Error: e}
 		}
+		body, err := encode(value)
+		if err != nil { // what cannot be written as JSON must not look like an answer
+			e := refused(err)
+			status = e.Status
+			body, _ = encode(envelope{Error: e})
+		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		// The operator's client is gone if this fails; there is nobody to tell.
-		_ = enc.Encode(value)
+		_, _ = w.Write(body) // The operator's client is gone if this fails; there is nobody to tell.
 	})
+}
+
+func encode(value any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(value)
+	return b.Bytes(), err
 }
 
 // decode reads the request's body into v, strictly: a misspelt field is an error.

@@ -48,8 +48,8 @@ func (s *service) createCodes(r *http.Request) (any, error) {
 	}
 	var expires time.Time
 	if in.ExpiresAt != nil {
-		if expires = *in.ExpiresAt; !expires.After(time.Now()) {
-			return nil, invalid("invalid_expiry", "The codes would expire in the past.")
+		if expires = *in.ExpiresAt; !ledger.CanExpire(expires, time.Now()) {
+			return nil, invalid("invalid_expiry", "The codes would expire in the past, or after the year 9999.")
 		}
 	}
 	made, out := make([]ledger.Code, in.Count), make([]MintedCode, in.Count)

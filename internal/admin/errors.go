@@ -47,7 +47,7 @@ var refusals = [...]struct {
 	{member.ErrLinkUnknown, http.StatusNotFound, "invitation_not_found", "There is no such invitation, or it was used."},
 	{member.ErrRole, http.StatusBadRequest, "invalid_role", "A role is owner or member."},
 	{account.ErrWhen, http.StatusBadRequest, "invalid_when", "A plan changes now or at period_end."},
-	{subscription.ErrUntil, http.StatusBadRequest, "invalid_until", "The subscription would end in the past."},
+	{subscription.ErrUntil, http.StatusBadRequest, "invalid_until", "The subscription would end in the past, or after the year 9999."},
 	{subscription.ErrFixed, http.StatusConflict, "subscription_ends", "A subscription with a fixed end is not renewed by hand.\nMove its end: parley subscription set NAME --plan PLAN --until TIME"},
 	{subscription.ErrNone, http.StatusConflict, "subscription_not_active", "No subscription runs.\nBegin one: parley subscription set"},
 	{subscription.ErrRenews, http.StatusConflict, "subscription_renews", "The subscription renews itself."},
@@ -63,7 +63,7 @@ var refusals = [...]struct {
 	{apikey.ErrNotFound, http.StatusNotFound, "key_not_found", "There is no such key."},
 	{apikey.ErrToken, http.StatusNotFound, "token_not_found", "There is no such operator token."},
 	{apikey.ErrName, http.StatusBadRequest, "invalid_name", "A key's name has 1 to 100 printable characters."},
-	{apikey.ErrExpiry, http.StatusBadRequest, "invalid_expiry", "The key would expire in the past."},
+	{apikey.ErrExpiry, http.StatusBadRequest, "invalid_expiry", "The key would expire in the past, or after the year 9999."},
 	{apikey.ErrOverlap, http.StatusBadRequest, "invalid_overlap", "The overlap of two keys lies between 0s and 2160h."},
 	{apikey.ErrRevoked, http.StatusConflict, "key_revoked", "The key is revoked.\nMake a new one: parley key create"},
 	{apikey.ErrExpired, http.StatusConflict, "key_expired", "The key has expired.\nMake a new one: parley key create"},
@@ -72,7 +72,7 @@ var refusals = [...]struct {
 	{webhook.ErrEndpoint, http.StatusConflict, "endpoint_gone", "No webhook of the configuration has the delivery's address any more, so nobody would send it.\nStart the server with that webhook and try again."},
 	{explain.ErrNotFound, http.StatusNotFound, "request_not_found", "Nothing is known of that request.\nIt was never made here, or it was refused more than 7 days ago, or so many were refused at once that it was not noted."},
 	{ledger.ErrAmount, http.StatusBadRequest, "invalid_amount", "The amount must be above 0, and no balance can exceed 9.2e9 IU."},
-	{ledger.ErrExpiry, http.StatusBadRequest, "invalid_expiry", "The credit would expire in the past."},
+	{ledger.ErrExpiry, http.StatusBadRequest, "invalid_expiry", "The credit would expire in the past, or after the year 9999."},
 	{ledger.ErrUnavailable, http.StatusInternalServerError, "ledger_unavailable", "The books cannot be written now, so nothing was added."},
 }
 

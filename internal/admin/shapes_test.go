@@ -2,12 +2,14 @@ package admin_test
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/parley-ai/parley/internal/admin"
+	"github.com/parley-ai/parley/internal/catalog"
 )
 
 // The JSON is a contract: a key that is renamed or lost breaks scripts.
@@ -92,4 +94,22 @@ func post(t *testing.T, api http.Handler, path, body string) int {
 	w := httptest.NewRecorder()
 	api.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body)))
 	return w.Code
+}
+
+// TestUnwritable: what cannot be written as JSON is a failure, not an empty answer of 200.
+func TestUnwritable(t *testing.T) {
+	t.Parallel()
+	targets := []catalog.Target{{Upstream: "local", Model: "small"}}
+	offer, err := catalog.New([]catalog.Model{{ID: "svc-pulse", ContextWindow: 8192, MaxOutput: 2048, Plans: []string{"pro"}, Targets: targets}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := admin.New(admin.Config{Catalog: offer, Engines: func() []admin.Engine {
+		return []admin.Engine{{Upstream: "local", TokensPerSecond: math.NaN()}}
+	}})
+	w := httptest.NewRecorder()
+	api.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/admin/v1/models", nil))
+	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"code":"internal_error"`) {
+		t.Errorf("%d, %q", w.Code, w.Body)
+	}
 }

@@ -77,7 +77,7 @@ func (s *service) createToken(r *http.Request) (any, error) {
 	case errors.Is(err, apikey.ErrName):
 		return nil, invalid("invalid_name", "A token's name has 1 to 100 printable characters.")
 	case errors.Is(err, apikey.ErrExpiry):
-		return nil, invalid("invalid_expiry", "The token would expire in the past.")
+		return nil, invalid("invalid_expiry", "The token would expire in the past, or after the year 9999.")
 	case err != nil:
 		return nil, err
 	}

@@ -69,7 +69,7 @@ var (
 	ErrSuspended = account.ErrSuspended
 	ErrNotFound  = errors.New("no such key")
 	ErrName      = errors.New("key name must have 1 to 100 printable characters")
-	ErrExpiry    = errors.New("expiry lies in the past")
+	ErrExpiry    = errors.New("expiry lies in the past or after the year 9999")
 	ErrLimit     = errors.New("a limit of a key lies between 1 and the limit of its account's plan")
 )
 
@@ -186,7 +186,7 @@ func (r *Keyring) Create(ctx context.Context, n NewKey) (Key, Secret, error) {
 	if !printable(n.Name) {
 		return Key{}, "", ErrName
 	}
-	if !n.ExpiresAt.IsZero() && !n.ExpiresAt.Truncate(time.Microsecond).After(now) {
+	if !n.ExpiresAt.IsZero() && !canEnd(n.ExpiresAt.UTC().Truncate(time.Microsecond), now) {
 		return Key{}, "", ErrExpiry
 	}
 	secret, id := mint(), ident.New(ident.Key)
@@ -321,6 +321,10 @@ func (r *Keyring) Authenticate(values []string, now time.Time) (*account.Princip
 		KeyLimits: ratelimit.Limits{Requests: e.RPM, Tokens: e.TPM}, Budget: e.Budget, KeyLife: e.life, AccountLife: life,
 	}, nil
 }
+
+// canEnd reports whether a key can end at t, in UTC: later than now, and in a year of four digits,
+// as RFC 3339 writes them. A list with another could not be answered as JSON.
+func canEnd(t, now time.Time) bool { return t.After(now) && t.Year() <= 9999 }
 
 func printable(s string) bool {
 	if n := utf8.RuneCountInString(s); n < 1 || n > 100 || !utf8.ValidString(s) {

@@ -81,7 +81,7 @@ func (r *Keyring) apply(k *Key, c Change) error {
 		return ErrLimit
 	case c.Name != nil && !printable(k.Name):
 		return ErrName
-	case c.ExpiresAt != nil && !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now):
+	case c.ExpiresAt != nil && !k.ExpiresAt.IsZero() && !canEnd(k.ExpiresAt, now):
 		return ErrExpiry
 	case k.Scopes == 0:
 		return account.ErrScope

@@ -88,7 +88,7 @@ func (s *Tokens) Create(ctx context.Context, name, by string, expires time.Time)
 		return Token{}, "", ErrName
 	}
 	expires = expires.UTC().Truncate(time.Microsecond)
-	if !expires.IsZero() && !expires.After(now) {
+	if !expires.IsZero() && !canEnd(expires, now) {
 		return Token{}, "", ErrExpiry
 	}
 	text := mintToken(operatorPrefix)

@@ -40,6 +40,9 @@ const (
 	expiryDate  = "date"
 )
 
+// lastOfDays is the last one that a form can name. Its end lies in a year that RFC 3339 does not write.
+var lastOfDays = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
 // keyForm is the form with what the visitor has sent of it, or else with the settings of k.
 func (v *visit) keyForm(k *apikey.Key) keyForm {
 	f := keyForm{}
@@ -156,6 +159,8 @@ func (f keyForm) expiry(now time.Time) time.Time {
 			f.fail("date", "Enter a day, as "+now.AddDate(0, 0, 90).UTC().Format(dateFormat)+".")
 		case last.Before(midnight(now)):
 			f.fail("date", "That day is over. Enter "+midnight(now).Format(dateFormat)+" or later.")
+		case last.Equal(lastOfDays):
+			f.fail("date", "Enter an earlier day, or choose Never above.")
 		}
 		return last.AddDate(0, 0, 1)
 	}

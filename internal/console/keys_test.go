@@ -125,6 +125,10 @@ func TestKeys_Wrong(t *testing.T) {
 	if page := text(t, w.ask("POST", "/keys/new", ada, f)); !strings.Contains(page, "That day is over.") || !strings.Contains(page, "Tick at least one model") {
 		t.Errorf("an old day and no model:\n%s", page)
 	}
+	f = w.filled("/keys/new", ada, "name", "x", "expires", "date", "date", "9999-12-31")
+	if page := text(t, w.ask("POST", "/keys/new", ada, f)); !strings.Contains(page, "Enter an earlier day") {
+		t.Errorf("a day whose end no RFC 3339 writes:\n%s", page)
+	}
 	f.Set("token", "forged")
 	if page := text(t, w.ask("POST", "/keys/new", ada, f)); !strings.Contains(page, "This form was made before Parley was last started") {
 		t.Error("a token that nobody made is taken")

@@ -214,8 +214,11 @@ func (v *visit) lastDay(f *form, name string) time.Time {
 		return time.Time{}
 	}
 	end := day.AddDate(0, 0, 1)
-	if !end.After(v.now) {
+	switch {
+	case !end.After(v.now):
 		f.fail(name, "This day is over. Enter a later one, or nothing.")
+	case day.Equal(lastOfDays):
+		f.fail(name, "Enter an earlier day, or nothing: it never expires then.")
 	}
 	return end
 }

@@ -95,6 +95,7 @@ func TestOperatorCredit(t *testing.T) {
 		{"1000000001", "", "x", "1,000,000,000 or less"},
 		{"5", "2020-01-01", "x", "This day is over"},
 		{"5", "soon", "x", "Enter a date"},
+		{"5", "9999-12-31", "x", "Enter an earlier day"},
 		{"5", "", " ", "Say why"},
 	} {
 		r := w.ask("POST", path+"/credit", op, w.creditForm(w.lab, op, c.amount, c.expires, c.note))

@@ -38,8 +38,12 @@ func (k Kind) Priority() int {
 	return 50
 }
 
-// ErrExpiry means a grant that would end before it begins.
-var ErrExpiry = errors.New("a grant must expire in the future")
+// ErrExpiry means a grant that would end before it begins, or after the year 9999.
+var ErrExpiry = errors.New("a grant must expire in the future, by the year 9999")
+
+// CanExpire reports whether a grant or a code that is made at now can end at t: later, and in a year
+// of four digits, as RFC 3339 writes them. A list with another could not be answered as JSON.
+func CanExpire(t, now time.Time) bool { return t.After(now) && t.UTC().Year() <= 9999 }
 
 // Grant is credit, or tokens that a plan includes, given to an account. A Source that was
 // granted before adds nothing.
@@ -153,7 +157,7 @@ func (l *Ledger) Grant(ctx context.Context, g Grant) (Granted, error) {
 		g.Priority = g.Kind.Priority()
 	}
 	g.ID, g.Actor, g.Origin, g.CreatedAt = ident.New(ident.Grant), audit.Actor(ctx), audit.Origin(ctx), now()
-	if !g.ExpiresAt.IsZero() && !g.ExpiresAt.After(g.CreatedAt) {
+	if !g.ExpiresAt.IsZero() && !CanExpire(g.ExpiresAt, g.CreatedAt) {
 		return Granted{}, ErrExpiry
 	}
 	b := l.book(g.AccountID)

@@ -34,8 +34,8 @@ var (
 	ErrPaid = errors.New("the next period is renewed already")
 	// ErrDiffers means a change at once to a plan whose periods have another length.
 	ErrDiffers = errors.New("the periods of the two plans differ")
-	// ErrUntil means a subscription that would end in the past.
-	ErrUntil = errors.New("a subscription must end in the future")
+	// ErrUntil means a subscription that would end in the past, or after the year 9999.
+	ErrUntil = errors.New("a subscription must end in the future, by the year 9999")
 	// ErrFixed means what a subscription with a fixed end cannot have.
 	ErrFixed = errors.New("a subscription with a fixed end is not renewed by hand")
 	// ErrChanged means that somebody else has changed the subscription meanwhile.
@@ -240,10 +240,16 @@ type Options struct {
 	Manual bool
 }
 
+// canEnd reports whether a subscription can end as they say: later than now, and in a year of four
+// digits, as RFC 3339 writes them.
+func (o Options) canEnd(now time.Time) bool {
+	return o.Until.IsZero() || o.Until.After(now) && o.Until.UTC().Year() <= 9999
+}
+
 // Begin starts a subscription at now, in place of old where that runs. It fails with
 // [ErrUntil] or [ErrFixed].
 func Begin(accountID string, old Subscription, terms Terms, o Options, now time.Time) (Turn, error) {
-	if !o.Until.IsZero() && !o.Until.After(now) {
+	if !o.canEnd(now) {
 		return Turn{}, ErrUntil
 	}
 	if o.Manual && !o.Until.IsZero() {
@@ -390,7 +396,7 @@ func (s *Subscription) Limited(o Options, now time.Time) (Turn, error) {
 	switch {
 	case !s.Applies(now):
 		return Turn{}, ErrNone
-	case !o.Until.IsZero() && !o.Until.After(now):
+	case !o.canEnd(now):
 		return Turn{}, ErrUntil
 	case o.Manual && !o.Until.IsZero():
 		return Turn{}, ErrFixed
