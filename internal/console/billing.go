@@ -62,6 +62,7 @@ type grantRow struct {
 // billing shows what the account has, where it came from and where it went.
 func (s *Server) billing(v *visit) error {
 	v.done(map[string]string{"redeemed": "The code's credit is added.", "alert": v.alertWords(), "canceled": "The subscription is canceled.", "plan": "The plan is changed, from the next period on.", "paid": "The credit is added here when the payment provider has confirmed the payment."})
+	v.late(map[string]string{"subscription": "No subscription runs that could be changed here."})
 	return v.billingPage(billingForms{})
 }
 

@@ -140,6 +140,9 @@ func (s *Server) invite(v *visit) error {
 	return v.page("invite", "The invitation is ready", p)
 }
 
+// closedInvitation is said of one that is to be revoked from a page that is too old.
+const closedInvitation = "That invitation is not open any more: it was used or revoked before."
+
 // revokeInvitation makes a link worthless: of the account that is looked at, or of the one that
 // an operator's path names, which may be suspended.
 func (s *Server) revokeInvitation(v *visit) error {
@@ -153,7 +156,7 @@ func (s *Server) revokeInvitation(v *visit) error {
 	}
 	err := s.Gate.Store.RevokeLink(v.context(), a.ID, v.r.PathValue("link"))
 	if errors.Is(err, member.ErrLinkUnknown) {
-		return errNotFound
+		return v.seeOther(back + "?late=invitation")
 	}
 	if err != nil {
 		return err

@@ -28,6 +28,7 @@ func (s *Server) members(v *visit) error {
 		"ended":   "Removed. The pages of this account are closed to that member, and its API keys are revoked.",
 		"revoked": "The invitation is revoked.",
 	})
+	v.late(map[string]string{"invitation": closedInvitation, "member": "That member does not belong to the account any more."})
 	people, err := s.Gate.Store.People(v.context(), v.account.ID)
 	if err != nil {
 		return err
@@ -99,29 +100,38 @@ func (s *Server) setRole(v *visit) error {
 		return errForm
 	}
 	err := s.Gate.Store.SetRole(v.context(), member.Membership{AccountID: v.account.ID, MemberID: v.r.PathValue("id"), Role: role})
+	if errors.Is(err, member.ErrNotFound) {
+		return v.seeOther("/members?late=member")
+	}
 	return v.placed(err, "/members?done=role")
 }
 
-// removeMember takes somebody out of the account, and its keys where the form asks for that.
+// removeMember takes somebody out of the account, and its keys where the form asks for that. Sent
+// twice it does the same, and what was left to do of it.
 func (s *Server) removeMember(v *visit) error {
 	id := v.r.PathValue("id")
 	err := s.Gate.Store.Remove(v.context(), v.account.ID, id)
-	if err != nil || v.value("keys") != "revoke" {
-		return v.placed(err, "/members?done=removed")
+	if err != nil && !errors.Is(err, member.ErrNotFound) {
+		return v.placed(err, "")
 	}
-	for _, k := range v.keysOf(id) {
-		if _, err := s.Keys.Revoke(v.context(), k.ID); err != nil {
-			return err
+	next := "/members?done=removed"
+	if v.value("keys") == "revoke" {
+		next = "/members?done=ended"
+		for _, k := range v.keysOf(id) {
+			if _, err := s.Keys.Revoke(v.context(), k.ID); err != nil {
+				return err
+			}
 		}
 	}
-	return v.seeOther("/members?done=ended")
+	if id == v.who.Member.ID {
+		next = "/" // the members of this account are none of its business any more
+	}
+	return v.seeOther(next)
 }
 
 // placed answers what became of a member's place.
 func (v *visit) placed(err error, next string) error {
 	switch {
-	case errors.Is(err, member.ErrNotFound):
-		return errNotFound
 	case errors.Is(err, member.ErrLastOwner):
 		return v.seeOther("/members/" + v.r.PathValue("id"))
 	case err != nil:

@@ -113,6 +113,9 @@ func TestInvitation_Over(t *testing.T) {
 	if r := w.ask("POST", path, "", url.Values{"password": {password}}); r.StatusCode != http.StatusNotFound {
 		t.Errorf("a revoked link: %s", r.Status)
 	}
+	if status, page := w.sent("/members/invitations/"+open[0].ID+"/revoke", owner, url.Values{"account": {w.lab.ID}}); status != http.StatusSeeOther || !strings.Contains(page, "That invitation is not open any more") {
+		t.Errorf("revoking it once more: %d %s", status, page)
+	}
 	path = invite(t, w, owner, "ben@example.test", "member")
 	w.gate.Now = func() time.Time { return time.Now().Add(member.InvitationLimit + time.Minute) }
 	if r := w.ask("POST", path, "", url.Values{"password": {password}}); r.StatusCode != http.StatusGone {
@@ -151,8 +154,27 @@ func TestMembers_Places(t *testing.T) {
 	if r := w.ask("GET", "/members", owner, nil); r.StatusCode != http.StatusForbidden {
 		t.Errorf("who was removed still sees the members: %s", r.Status)
 	}
-	if r := w.ask("POST", "/members/"+id("ada@example.test")+"/remove", ben, form); r.StatusCode != http.StatusNotFound {
-		t.Errorf("removing somebody who is gone: %s", r.Status)
+	for path, says := range map[string]string{"/remove": "Removed.", "/role": "That member does not belong to the account any more."} {
+		if status, page := w.sent("/members/"+id("ada@example.test")+path, ben, form); status != http.StatusSeeOther || !strings.Contains(page, says) {
+			t.Errorf("%s of somebody who is gone: %d %s", path, status, page)
+		}
+	}
+}
+
+// TestMembers_Self: an owner who leaves is not led to the members of another account as if they
+// were those of the one it has left.
+func TestMembers_Self(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.person("ada@example.test", false, w.lab, member.Owner)
+	ben := w.person("ben@example.test", false, w.lab, member.Owner)
+	m, err := w.db.MemberByEmail(t.Context(), "ben@example.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := w.ask("POST", "/members/"+m.ID+"/remove", ben, url.Values{"account": {w.lab.ID}})
+	if r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != "/" {
+		t.Errorf("leaving: %s to %s", r.Status, r.Header.Get("Location"))
 	}
 }
 

@@ -54,6 +54,7 @@ func (s *Server) operatorAccount(v *visit) error {
 		"resumed":       a.Name + " may make calls again.",
 		"revoked":       "The invitation is revoked. Its link leads nowhere from now on.",
 	})
+	v.late(map[string]string{"invitation": closedInvitation})
 	if v.r.URL.Query().Get("done") == "bare" {
 		v.say(noteWarn, "The account is created, its credit is not.", "The books could not be written. Look at the sum below, then add it.")
 	}

@@ -99,8 +99,11 @@ func TestOperatorRevokesInvitation(t *testing.T) {
 		t.Errorf("by an owner: %s", r.Status)
 	}
 	other := w.account("Other Lab")
-	if r := w.ask("POST", "/operator/accounts/"+other.ID+"/invitations/"+open[1].ID+"/revoke", op, nil); r.StatusCode != http.StatusNotFound {
-		t.Errorf("of another account: %s", r.Status)
+	if status, page := w.sent("/operator/accounts/"+other.ID+"/invitations/"+open[1].ID+"/revoke", op, nil); status != http.StatusSeeOther || !strings.Contains(page, "That invitation is not open any more") {
+		t.Errorf("of another account: %d %s", status, page)
+	}
+	if still, err := w.db.Invitations(t.Context(), w.lab.ID, time.Now()); err != nil || len(still) != 2 {
+		t.Errorf("by the path of another account it was revoked: %+v, %v", still, err)
 	}
 	if _, err := w.accounts.Change(t.Context(), w.lab.ID, account.Change{Status: new(string(account.Suspended))}); err != nil {
 		t.Fatal(err)

@@ -35,6 +35,8 @@ type pager struct {
 func (v *visit) pager(said, older string) pager {
 	p := pager{Said: said}
 	q := v.r.URL.Query()
+	q.Del("done") // what was done is said once
+	q.Del("late")
 	link := func() string {
 		if len(q) == 0 {
 			return v.r.URL.Path
@@ -58,6 +60,7 @@ func (v *visit) with(name, value string) string {
 	q := v.r.URL.Query()
 	q.Del("before")
 	q.Del("done")
+	q.Del("late")
 	if q.Set(name, value); value == "" {
 		q.Del(name)
 	}

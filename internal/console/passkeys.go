@@ -109,11 +109,9 @@ func (s *Server) removePasskey(v *visit) error {
 		return errNotFound
 	}
 	switch err := s.Gate.Store.RemovePasskey(v.context(), v.who.Member.ID, id); {
-	case errors.Is(err, member.ErrNotFound):
-		return errNotFound
 	case errors.Is(err, member.ErrLastMethod):
 		return v.seeOther("/security?refused=last")
-	case err != nil:
+	case err != nil && !errors.Is(err, member.ErrNotFound): // it may be gone already
 		return err
 	}
 	return v.seeOther("/security?done=removed")

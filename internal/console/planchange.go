@@ -71,7 +71,7 @@ func (v *visit) changePlanPage(s *subscription.Subscription) planPage {
 func (s *Server) ownPlanPage(v *visit) error {
 	sub, err := v.subscription()
 	if err != nil {
-		return err
+		return v.lateForSubscription()
 	}
 	p := v.changePlanPage(sub)
 	return v.page("plan", p.Title, p)
@@ -82,7 +82,7 @@ func (s *Server) ownPlanPage(v *visit) error {
 func (s *Server) changeOwnPlan(v *visit) error {
 	sub, err := v.subscription()
 	if err != nil {
-		return err
+		return v.lateForSubscription()
 	}
 	p, id := v.changePlanPage(sub), v.value("plan")
 	if !slices.ContainsFunc(p.Plans, func(c planChoice) bool { return c.ID == id }) {
@@ -115,7 +115,7 @@ func (v *visit) cancelPage(s *subscription.Subscription) planPage {
 func (s *Server) cancelOwnPage(v *visit) error {
 	sub, err := v.subscription()
 	if err != nil {
-		return err
+		return v.lateForSubscription()
 	}
 	p := v.cancelPage(sub)
 	return v.page("plan", p.Title, p)
@@ -127,15 +127,19 @@ func (s *Server) cancelOwn(v *visit) error {
 		return v.seeOther("/billing?done=canceled")
 	}
 	if _, err := v.subscription(); err != nil {
-		return err
+		return v.lateForSubscription()
 	}
 	_, err := s.Subscriptions.Cancel(v.context(), v.account.ID, false, v.now)
 	return v.changedSubscription(err, "canceled")
 }
 
+// lateForSubscription answers a form or a link of a page that is older than the end of what it was
+// about.
+func (v *visit) lateForSubscription() error { return v.seeOther("/billing?late=subscription") }
+
 func (v *visit) changedSubscription(err error, done string) error {
 	if errors.Is(err, subscription.ErrNone) || errors.Is(err, account.ErrPlan) {
-		return errNotFound // it ended meanwhile, or its plan left the configuration
+		return v.lateForSubscription() // it ended meanwhile, or its plan left the configuration
 	}
 	if err != nil {
 		return err

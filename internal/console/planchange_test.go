@@ -26,11 +26,12 @@ func TestOwnSubscription(t *testing.T) {
 	}
 	for _, path := range []string{"/billing/plan", "/billing/cancel"} {
 		for _, method := range []string{"GET", "POST"} {
-			if r := w.ask(method, path, owner, form); r.StatusCode != http.StatusNotFound {
-				t.Errorf("%s %s without a subscription: %s", method, path, r.Status)
+			if r := w.ask(method, path, owner, form); r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != "/billing?late=subscription" {
+				t.Errorf("%s %s without a subscription: %s to %s", method, path, r.Status, r.Header.Get("Location"))
 			}
 		}
 	}
+	has(t, text(t, w.ask("GET", "/billing?late=subscription", owner, nil)), "No subscription runs that could be changed here.")
 	subscriptions := account.NewSubscriptions(w.accounts, w.books)
 	if _, err := subscriptions.Set(t.Context(), w.lab.ID, "pro", subscription.Options{}, time.Now()); err != nil {
 		t.Fatal(err)

@@ -214,6 +214,14 @@ func (v *visit) done(texts map[string]string) {
 	}
 }
 
+// late says why the page before this one changed nothing, in the words that texts has for it: what
+// it was about had changed since that page was made.
+func (v *visit) late(texts map[string]string) {
+	if text, ok := texts[v.r.URL.Query().Get("late")]; ok {
+		v.say(noteWarn, text, "Nothing was changed.")
+	}
+}
+
 // from is where the visitor is, for lists that it reads.
 func (v *visit) from() member.From {
 	address := ""
