@@ -22,12 +22,21 @@ type Subscriptions struct {
 	directory *Directory
 	ledger    turner
 	changed   chan struct{} // one token
+	frozen    bool
 }
 
 // NewSubscriptions returns those of d's accounts, which ledger writes.
 func NewSubscriptions(d *Directory, ledger turner) *Subscriptions {
-	return &Subscriptions{d, ledger, make(chan struct{}, 1)}
+	return &Subscriptions{directory: d, ledger: ledger, changed: make(chan struct{}, 1)}
 }
+
+// ErrFrozen means that the subscriptions were frozen.
+var ErrFrozen = errors.New("the plans of the subscriptions are not known")
+
+// Freeze leaves all subscriptions as they are: [Subscriptions.Due] does nothing from then on,
+// and every change fails with [ErrFrozen]. It is called before anything else, where the
+// directory's plans may not be those that the subscriptions are to.
+func (s *Subscriptions) Freeze() { s.frozen = true }
 
 // Changed receives when [Subscriptions.Due] should be called before the time that it has
 // returned.
@@ -113,7 +122,7 @@ func (s *Subscriptions) Change(ctx context.Context, id, plan string, when When, 
 // one's will, zero for none. It may be called at any time, any number of times, by any
 // number of processes. What went wrong with one subscription does not hinder the others.
 func (s *Subscriptions) Due(ctx context.Context, now time.Time) (next time.Time, err error) {
-	for err == nil {
+	for err == nil && !s.frozen {
 		ids := s.directory.takeDue(now)
 		if len(ids) == 0 {
 			break
@@ -147,8 +156,11 @@ func (s *Subscriptions) change(ctx context.Context, id string, now time.Time, as
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a, ok := d.ByID(id)
-	if !ok {
+	switch {
+	case !ok:
 		return nil, ErrNotFound
+	case s.frozen:
+		return nil, ErrFrozen
 	}
 	for range mostTries {
 		t, more := a.Subscription.Due(s.terms, now)

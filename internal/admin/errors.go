@@ -46,6 +46,7 @@ var refusals = [...]struct {
 	{member.ErrEmail, http.StatusBadRequest, "invalid_email", "An email address has a name, an @ and a domain, 254 characters at most."},
 	{member.ErrLinkUnknown, http.StatusNotFound, "invitation_not_found", "There is no such invitation, or it was used."},
 	{member.ErrRole, http.StatusBadRequest, "invalid_role", "A role is owner or member."},
+	{account.ErrFrozen, http.StatusConflict, "plans_unknown", "The books are of another configuration than the built-in one, so it is not known here what plans include.\nName the file with --config, or start the server."},
 	{account.ErrWhen, http.StatusBadRequest, "invalid_when", "A plan changes now or at period_end."},
 	{subscription.ErrUntil, http.StatusBadRequest, "invalid_until", "The subscription would end in the past, or after the year 9999."},
 	{subscription.ErrFixed, http.StatusConflict, "subscription_ends", "A subscription with a fixed end is not renewed by hand.\nMove its end: parley subscription set NAME --plan PLAN --until TIME"},

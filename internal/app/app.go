@@ -170,7 +170,7 @@ func (a *App) openBooks(ctx context.Context) (err error) {
 	if free, err := a.options.free(dir); err == nil && free < leastFree {
 		return refuse("disk_full", fmt.Sprintf("There is too little space for the books: %s are free on the disk of %s, %s are needed.", english.Bytes(free), dir, english.Bytes(leastFree)), "Make room, then start again.")
 	}
-	if a.rooms, err = openRooms(ctx, a.config, dir, a.metrics); err != nil {
+	if a.rooms, err = openRooms(ctx, a.config, a.metrics, false); err != nil {
 		return err
 	}
 	r := a.rooms

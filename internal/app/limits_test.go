@@ -97,7 +97,7 @@ func TestLimits_OfARotatedKey(t *testing.T) {
 // abandon leaves a stream on the data directory as a killed process does.
 func abandon(t *testing.T, o Options, accountID, keyID string) {
 	t.Helper()
-	r, err := openRooms(t.Context(), o.Config, o.Config.Data, nil)
+	r, err := openRooms(t.Context(), o.Config, nil, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,66 +44,86 @@ type rooms struct {
 	lowCredit     money.Amount       // of accounts without a threshold of their own
 }
 
-// openRooms locks dir, which is prepared, and opens its rooms. The caller closes them.
-func openRooms(ctx context.Context, c *config.Config, dir string, m *telemetry.Metrics) (r *rooms, err error) {
-	r = &rooms{metrics: m, lowCredit: c.LowCredit}
+// openRooms locks the data directory of c, which is prepared, and opens its rooms, for a
+// server or for one command. The caller closes them, unless it fails.
+func openRooms(ctx context.Context, c *config.Config, m *telemetry.Metrics, command bool) (_ *rooms, err error) {
+	dir, r := c.Data, &rooms{metrics: m, lowCredit: c.LowCredit}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
 		}
 	}()
 	if r.lock, err = lock(dir); err != nil {
-		return r, err
+		return nil, err
 	}
 	if r.db, err = store.Open(ctx, dir); err != nil {
-		return r, explainOpen(dir, err)
+		return nil, explainOpen(dir, err)
 	}
 	if r.progress, err = store.OpenProgress(dir); err != nil {
-		return r, err
+		return nil, err
 	}
 	models, plans := offer(c)
-	if err = r.db.SaveCatalog(ctx, models, plans); err != nil {
-		return r, err
+	known, err := r.saveOffer(ctx, command && c.Source == config.BuiltIn, models, plans)
+	if err != nil {
+		return nil, err
 	}
 	// Before anything is written: recovery may take an account below the threshold. A
 	// command without a configuration leaves what the server's one has asked for.
 	if c.Source != config.BuiltIn {
 		if err = r.db.Announce(ctx, endpoints(c), c.LowCredit); err != nil {
-			return r, err
+			return nil, err
 		}
 	}
 	if r.catalog, err = catalog.New(models); err != nil {
-		return r, err
+		return nil, err
 	}
 	// The ledger outlives ctx: what ends a server must not end the writing of its books.
 	if r.ledger, r.recovery, err = ledger.Open(context.WithoutCancel(ctx), countedBooks{r.db, m}, r.progress); err != nil {
-		return r, fmt.Errorf("the books cannot be opened: %w", err)
+		return nil, fmt.Errorf("the books cannot be opened: %w", err)
 	}
 	if r.payments, err = payments(c, r.ledger, r.db); err != nil {
-		return r, err
+		return nil, err
 	}
 	// After the ledger: it resolves what ran under a key.
 	if r.repeats, err = idempotency.Open(ctx, r.db); err != nil {
-		return r, err
+		return nil, err
 	}
 	r.accounts = account.NewDirectory(r.db)
 	r.accounts.SetPlans(plans)
 	if err = r.accounts.Load(ctx); err != nil {
-		return r, err
+		return nil, err
 	}
 	// After a long stop a period may have ended, and another begun, before the first call.
 	// Trouble with a single one is told by the server, which tries again.
 	r.subscriptions = account.NewSubscriptions(r.accounts, r.ledger)
+	if !known {
+		r.subscriptions.Freeze()
+	}
 	if _, err = r.subscriptions.Due(ctx, time.Now()); errors.Is(err, ledger.ErrUnavailable) {
-		return r, fmt.Errorf("the subscriptions cannot be brought up to date: %w", err)
+		return nil, fmt.Errorf("the subscriptions cannot be brought up to date: %w", err)
 	}
 	r.keys = apikey.NewKeyring(r.db, r.accounts)
 	r.gate = member.NewGate(r.db)
 	r.tokens = apikey.NewTokens(r.db)
 	if err = r.tokens.Load(ctx); err != nil {
-		return r, err
+		return nil, err
 	}
-	return r, r.keys.Load(ctx)
+	if err = r.keys.Load(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// saveOffer writes what is on offer into the books. One that was only assumed is not written,
+// and not known, where another was served last: who was not told of it must not say what plans
+// include, and renew or end subscriptions by that.
+func (r *rooms) saveOffer(ctx context.Context, assumed bool, models []catalog.Model, plans []account.Plan) (known bool, err error) {
+	if assumed {
+		if known, err = r.db.KnowsPlans(ctx, models, plans); !known || err != nil {
+			return false, err
+		}
+	}
+	return true, r.db.SaveCatalog(ctx, models, plans)
 }
 
 // close writes what is queued and lets the directory go. It is for any state that
@@ -213,7 +233,7 @@ func OpenOffline(ctx context.Context, c *config.Config, create bool) (*Offline, 
 	if err := prepare(c.Data); err != nil {
 		return nil, err
 	}
-	r, err := openRooms(ctx, c, c.Data, nil)
+	r, err := openRooms(ctx, c, nil, true)
 	if err != nil {
 		return nil, err
 	}

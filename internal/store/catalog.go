@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -35,34 +36,15 @@ func (d *DB) SaveCatalog(ctx context.Context, models []catalog.Model, plans []ac
 		}
 		for i := range plans {
 			p := &plans[i]
-			open := []string{}
-			for _, m := range models {
-				if m.OnPlan(p.ID) {
-					open = append(open, m.ID)
-				}
-			}
-			slices.Sort(open) // the order of the configuration says nothing
-			list, err := json.Marshal(open)
+			v, err := versionOf(p, models)
 			if err != nil {
 				return err
 			}
-			limits, err := modelLimits(p)
-			if err != nil {
-				return err
-			}
-			terms, err := planTerms(p)
-			if err != nil {
-				return err
-			}
-			said := []any{p.ID, p.RPM, p.TPM, p.Concurrency, string(list), string(limits)}
-			if string(terms) != "{}" { // a plan without any keeps the row that it has had
-				said = append(said, string(terms))
-			}
-			p.Version = rowID("plan_", said...)
+			p.Version = v.id
 			res, err := tx.ExecContext(ctx, `INSERT INTO plan_version (id, plan, rpm, tpm, concurrency, models, created_at, limits, terms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO NOTHING`,
-				p.Version, p.ID, p.RPM, p.TPM, p.Concurrency, string(list), now, string(limits), string(terms))
+				v.id, p.ID, p.RPM, p.TPM, p.Concurrency, string(v.models), now, string(v.limits), string(v.terms))
 			err = announce(ctx, tx, res, err, audit.Entry{Action: audit.PlanVersion, Target: p.ID}, map[string]any{
-				"id": p.Version, "rpm": p.RPM, "tpm": p.TPM, "concurrency": p.Concurrency, "models": open, "limits": json.RawMessage(limits), "terms": json.RawMessage(terms),
+				"id": v.id, "rpm": p.RPM, "tpm": p.TPM, "concurrency": p.Concurrency, "models": json.RawMessage(v.models), "limits": json.RawMessage(v.limits), "terms": json.RawMessage(v.terms),
 			})
 			if err != nil {
 				return err
@@ -70,6 +52,55 @@ func (d *DB) SaveCatalog(ctx context.Context, models []catalog.Model, plans []ac
 		}
 		return nil
 	})
+}
+
+// KnowsPlans reports whether the plan that was new last in the books is one of plans, which a
+// configuration has with models. Where it is not, another configuration was served last. Books
+// without a plan know all.
+func (d *DB) KnowsPlans(ctx context.Context, models []catalog.Model, plans []account.Plan) (bool, error) {
+	var last string
+	err := d.read.QueryRowContext(ctx, `SELECT id FROM plan_version ORDER BY created_at DESC, rowid DESC LIMIT 1`).Scan(&last)
+	if errors.Is(err, sql.ErrNoRows) {
+		return true, nil
+	}
+	for i := range plans {
+		v, failed := versionOf(&plans[i], models)
+		if err = errors.Join(err, failed); err == nil && v.id == last {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// version is a plan as its row keeps it. The id is a hash of the rest.
+type version struct {
+	id                    string
+	models, limits, terms []byte
+}
+
+func versionOf(p *account.Plan, models []catalog.Model) (v version, err error) {
+	open := []string{}
+	for _, m := range models {
+		if m.OnPlan(p.ID) {
+			open = append(open, m.ID)
+		}
+	}
+	slices.Sort(open) // the order of the configuration says nothing
+	if v.models, err = json.Marshal(open); err != nil {
+		return v, err
+	}
+	if v.limits, err = modelLimits(p); err != nil {
+		return v, err
+	}
+	if v.terms, err = planTerms(p); err != nil {
+		return v, err
+	}
+	said := []any{p.ID, p.RPM, p.TPM, p.Concurrency, string(v.models), string(v.limits)}
+	if string(v.terms) != "{}" { // a plan without any keeps the row that it has had
+		said = append(said, string(v.terms))
+	}
+	v.id = rowID("plan_", said...)
+	return v, nil
 }
 
 // modelLimits is the plan's limits on models as they are stored, in the order of names.

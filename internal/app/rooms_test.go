@@ -1,0 +1,88 @@
+package app
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/parley-ai/parley/internal/account"
+	"github.com/parley-ai/parley/internal/config"
+	"github.com/parley-ai/parley/internal/subscription"
+)
+
+// gold is a configuration that has another plan than the built-in one.
+const gold = `
+data: data
+plans: [{id: gold, included: {tokens: 1000, credit: "5"}}]
+upstreams: [{id: local, kind: local}]
+models: [{id: svc-pulse, context_window: 512, pricing: {input: 1, output: 1}, plans: [gold], targets: [{upstream: local, model: x}]}]
+`
+
+// An operator who looks at the books while the server is down may leave --config out: what
+// the server's plans include, and that a period is over, is then nothing to act upon.
+func TestOpenOffline_WithoutTheConfiguration(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "parley.yaml")
+	if err := os.WriteFile(file, []byte(gold), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	its, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	off, err := OpenOffline(t.Context(), its, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	who, err := off.rooms.accounts.Create(t.Context(), "Lab", "gold")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = off.rooms.subscriptions.Set(t.Context(), who.ID, "gold", subscription.Options{}, time.Now().AddDate(0, 0, -40)); err != nil {
+		t.Fatal(err)
+	}
+	if err := off.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	unsaid := config.Default()
+	unsaid.Data = its.Data
+	if off, err = OpenOffline(t.Context(), unsaid, false); err != nil {
+		t.Fatal(err)
+	}
+	if a, _ := off.rooms.accounts.ByID(who.ID); a.Subscription.Period != 1 || !a.Subscription.EndedAt.IsZero() {
+		t.Errorf("a command without the configuration leaves period %d, ended at %v; want period 1 as it was", a.Subscription.Period, a.Subscription.EndedAt)
+	}
+	for name, change := range map[string]func() error{
+		"set": func() error {
+			_, err := off.rooms.subscriptions.Set(t.Context(), who.ID, "pro", subscription.Options{}, time.Now())
+			return err
+		},
+		"cancel": func() error {
+			_, err := off.rooms.subscriptions.Cancel(t.Context(), who.ID, true, time.Now())
+			return err
+		},
+	} {
+		if err := change(); !errors.Is(err, account.ErrFrozen) {
+			t.Errorf("%s without the configuration: %v, want ErrFrozen", name, err)
+		}
+	}
+	if err := off.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	if off, err = OpenOffline(t.Context(), its, false); err != nil {
+		t.Fatal(err)
+	}
+	if a, _ := off.rooms.accounts.ByID(who.ID); a.Subscription.Period != 2 || !a.Subscription.Applies(time.Now()) {
+		t.Errorf("with the configuration: period %d, applies %v; want period 2", a.Subscription.Period, a.Subscription.Applies(time.Now()))
+	}
+	if known, err := off.rooms.db.KnowsPlans(t.Context(), nil, nil); known || err != nil {
+		t.Errorf("no plans at all are known: %v, %v", known, err)
+	}
+	if err := off.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
