@@ -99,6 +99,9 @@ type Store interface {
 	// Expiring returns the accounts with grants of the unit that have ended by t, if
 	// something may be left of them, and when the next one ends.
 	Expiring(ctx context.Context, u Unit, t time.Time) (accounts []string, next time.Time, err error)
+	// Owed is what a reversal makes due of its payment beyond what was taken and written off for it:
+	// below 0 where that was too much, and 0 for a message that was told before.
+	Owed(ctx context.Context, r *Reversal) (money.Amount, error)
 	// Code finds a code by what it says. It fails with [ErrCode].
 	Code(ctx context.Context, hash [32]byte) (Code, error)
 }

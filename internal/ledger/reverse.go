@@ -49,20 +49,24 @@ func (l *Ledger) Reverse(ctx context.Context, r Reversal) (Reversed, error) {
 		return Reversed{}, ErrAmount
 	}
 	defer l.takeBack()()
+	// Nobody else changes it meanwhile. What is set aside is not there for calls, so it is no more
+	// than that: most messages are told several times, and change nothing.
+	owed, err := l.store.Owed(ctx, &r)
+	if err != nil {
+		return Reversed{}, err
+	}
 	b := l.book(r.Payment.AccountID)
 	r.DebitID, r.GrantID, r.Actor, r.CreatedAt = ident.New(ident.Debit), ident.New(ident.Grant), audit.Actor(ctx), now()
 	var room money.Amount
 	switch {
 	case c.Kind == Noted:
+	case owed > 0:
+		r.Most = b.takeUpTo(owed)
 	case c.Failed:
-		room = r.Payment.Credit
+		room = -owed
 		if err := b.announce(room, 0); err != nil {
 			return Reversed{}, err
 		}
-	default:
-		// What this message adds to what is due is its own share, or one more where that and
-		// what was due before were rounded down.
-		r.Most = b.takeUpTo(min(r.Payment.Share(c.Back, c.Of)+1, r.Payment.Credit))
 	}
 	res, err := l.do(Op{Reverse: &r}, func(res Result) { b.reverse(r.Most, res.Amount, room, res.Returned) })
 	if err != nil {

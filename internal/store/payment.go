@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parley-ai/parley/internal/audit"
@@ -71,31 +73,55 @@ type movement struct{ taken, writtenOff, returned, writtenBack money.Amount }
 // reverse finds anew what is due and what was taken before, so that neither repeats nor their
 // order matter.
 func (b *batch) reverse(ctx context.Context, r *ledger.Reversal) (res ledger.Result, err error) {
-	told, err := b.list(ctx, `SELECT 1 FROM payment_event WHERE source = ?`, r.Source)
-	if err != nil || len(told) > 0 {
+	s, err := stand(ctx, b, r)
+	if err != nil || s.told {
 		return res, err
 	}
-	due, news, err := b.claim(ctx, r)
-	if err != nil {
-		return res, err
+	if s.news {
+		_, err := b.run(ctx, `INSERT INTO payment_claim (account_id, payment, part, kind, back, whole, failed) VALUES (?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT DO UPDATE SET back = excluded.back, whole = excluded.whole, failed = excluded.failed`,
+			r.Payment.AccountID, r.Payment.Source, s.claim.Part, string(s.claim.Kind), s.claim.Back, s.claim.Of, s.claim.Failed)
+		if err != nil {
+			return res, err
+		}
 	}
-	m, err := b.settle(ctx, r, due)
-	if err != nil {
-		return res, err
-	}
+	m := s.movement(r)
 	// The sum of the refunds tells of each of them too: single ones are noted when they change something.
-	if r.Claim.Kind == ledger.OneBack && m == (movement{}) && !(r.Claim.Failed && news) {
-		return ledger.Result{Applied: news}, nil
+	if r.Claim.Kind == ledger.OneBack && m == (movement{}) && !(r.Claim.Failed && s.news) {
+		return ledger.Result{Applied: s.news}, nil
 	}
 	return ledger.Result{Applied: true, Amount: m.taken, Left: m.writtenOff, Returned: m.returned}, b.noteReversal(ctx, r, m)
 }
 
-// claim writes what r says of its part of the payment. It returns what all parts make due, and
-// whether r says anything new.
-func (b *batch) claim(ctx context.Context, r *ledger.Reversal) (due money.Amount, news bool, err error) {
-	list, err := b.list(ctx, `SELECT part, kind, back, whole, failed + 0 FROM payment_claim WHERE account_id = ? AND payment = ?`, r.Payment.AccountID, r.Payment.Source)
+// Owed is what r makes due of its payment beyond what was taken and written off for it: below 0
+// where that was too much, and 0 for a message that was told before.
+func (d *DB) Owed(ctx context.Context, r *ledger.Reversal) (money.Amount, error) {
+	tx, err := d.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return 0, false, err
+		return 0, err
+	}
+	defer tx.Rollback() // nothing was written
+	s, err := stand(ctx, sqlTx{tx}, r)
+	return s.owed, err
+}
+
+// standing is how a payment stands by a message.
+type standing struct {
+	told             bool         // before: nothing else is known
+	news             bool         // it says something new of its part, which is claim by now
+	claim            ledger.Claim // with what was told of the part before
+	owed, writtenOff money.Amount
+}
+
+// stand compares what is due of a payment, by r too, with what was taken and written off.
+func stand(ctx context.Context, q querier, r *ledger.Reversal) (s standing, err error) {
+	told, err := q.list(ctx, `SELECT 1 FROM payment_event WHERE source = ?`, r.Source)
+	if err != nil || len(told) > 0 {
+		return standing{told: true}, err
+	}
+	list, err := q.list(ctx, `SELECT part, kind, back, whole, failed + 0 FROM payment_claim WHERE account_id = ? AND payment = ?`, r.Payment.AccountID, r.Payment.Source)
+	if err != nil {
+		return s, err
 	}
 	var claims []ledger.Claim
 	for _, row := range list {
@@ -103,36 +129,32 @@ func (b *batch) claim(ctx context.Context, r *ledger.Reversal) (due money.Amount
 			Part: row[0].(string), Kind: ledger.ClaimKind(row[1].(string)), Back: row[2].(int64), Of: row[3].(int64), Failed: row[4].(int64) == 1,
 		})
 	}
-	claims, news = r.Payment.Merge(claims, r.Claim)
-	for _, c := range claims {
-		if !news || c.Part != r.Claim.Part {
-			continue
-		}
-		_, err = b.run(ctx, `INSERT INTO payment_claim (account_id, payment, part, kind, back, whole, failed) VALUES (?, ?, ?, ?, ?, ?, ?)
-			ON CONFLICT DO UPDATE SET back = excluded.back, whole = excluded.whole, failed = excluded.failed`,
-			r.Payment.AccountID, r.Payment.Source, c.Part, string(c.Kind), c.Back, c.Of, c.Failed)
+	claims, s.news = r.Payment.Merge(claims, r.Claim)
+	if i := slices.IndexFunc(claims, func(c ledger.Claim) bool { return c.Part == r.Claim.Part }); i >= 0 {
+		s.claim = claims[i]
 	}
-	return r.Payment.Due(claims), news, err
-}
-
-// settle compares what is due of a payment with what was taken and written off, and says what
-// makes them equal. What was written off is due no more before anything is granted again.
-func (b *batch) settle(ctx context.Context, r *ledger.Reversal, due money.Amount) (m movement, err error) {
-	sums, err := b.list(ctx, `SELECT coalesce(sum(taken - returned), 0), coalesce(sum(written_off - written_back), 0) FROM payment_event WHERE account_id = ? AND payment = ?`,
+	sums, err := q.list(ctx, `SELECT coalesce(sum(taken - returned), 0), coalesce(sum(written_off - written_back), 0) FROM payment_event WHERE account_id = ? AND payment = ?`,
 		r.Payment.AccountID, r.Payment.Source)
 	if err != nil {
-		return m, err
+		return s, err
 	}
-	taken, writtenOff := money.Amount(sums[0][0].(int64)), money.Amount(sums[0][1].(int64))
-	switch more := due - taken - writtenOff; {
-	case more > 0:
-		m.taken = min(more, r.Most)
-		m.writtenOff = more - m.taken
-	case more < 0 && r.Claim.Failed:
-		m.writtenBack = min(-more, writtenOff)
-		m.returned = -more - m.writtenBack
+	s.writtenOff = money.Amount(sums[0][1].(int64))
+	s.owed = r.Payment.Due(claims) - money.Amount(sums[0][0].(int64)) - s.writtenOff
+	return s, nil
+}
+
+// movement is what makes them equal. What was written off is due no more before anything is granted
+// again.
+func (s *standing) movement(r *ledger.Reversal) (m movement) {
+	switch {
+	case s.owed > 0:
+		m.taken = min(s.owed, r.Most)
+		m.writtenOff = s.owed - m.taken
+	case s.owed < 0 && r.Claim.Failed:
+		m.writtenBack = min(-s.owed, s.writtenOff)
+		m.returned = -s.owed - m.writtenBack
 	}
-	return m, nil
+	return m
 }
 
 // noteReversal writes what a message has changed.

@@ -60,6 +60,11 @@ func (b blind) Charged(ctx context.Context, id string) (ledger.Charged, error) {
 	return c, err
 }
 
+func (b blind) Owed(ctx context.Context, r *ledger.Reversal) (money.Amount, error) {
+	owed, err := b.disk.Owed(ctx, r)
+	return owed, errors.Join(err, b.may("owed"))
+}
+
 // Books that cannot all be read are not opened, and opening those that are at rest writes
 // nothing.
 func TestCore_OpenReadsAll(t *testing.T) {

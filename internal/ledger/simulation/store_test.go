@@ -327,40 +327,6 @@ func (r *rows) expire(e *ledger.Expire) ledger.Result {
 	return res
 }
 
-// reverse takes what is due and was not taken before, or gives it again, once a message.
-func (r *rows) reverse(v *ledger.Reversal) (res ledger.Result) {
-	var claims []ledger.Claim
-	var taken, off money.Amount
-	for _, old := range r.reversed {
-		if old.message.Source == v.Source {
-			return res
-		}
-		if old.message.Payment.Source == v.Payment.Source {
-			claims, _ = v.Payment.Merge(claims, old.message.Claim)
-			taken += old.taken - old.returned
-			off += old.writtenOff - old.writtenUp
-		}
-	}
-	claims, _ = v.Payment.Merge(claims, v.Claim)
-	row := reversed{message: *v}
-	if more := v.Payment.Due(claims) - taken - off; more > 0 {
-		row.taken = min(more, v.Most)
-		row.writtenOff = more - row.taken
-	} else if v.Claim.Failed {
-		row.writtenUp = min(-more, off)
-		row.returned = -more - row.writtenUp
-	}
-	r.note("reverse %d, %d written off, %d returned", row.taken, row.writtenOff, row.returned)
-	r.reversed = append(r.reversed, row)
-	of := purse{v.Payment.AccountID, ledger.Credit}
-	r.posted[of] += row.taken
-	r.debits += row.taken
-	if row.returned > 0 {
-		r.add(&ledger.Grant{ID: v.GrantID, AccountID: of.account, Kind: ledger.Prepaid, Priority: 50, Amount: row.returned, CreatedAt: v.CreatedAt})
-	}
-	return ledger.Result{Applied: true, Amount: row.taken, Left: row.writtenOff, Returned: row.returned}
-}
-
 // check holds the rows to the laws of the books.
 func (r *rows) check() {
 	spent := func(of purse, r *ledger.Receipt, credit money.Amount) money.Amount {
