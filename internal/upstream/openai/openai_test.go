@@ -301,9 +301,48 @@ func TestGenerate_Tools(t *testing.T) {
 		{"rune in pieces", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"[\"`+"\xf0\x9f"+`"}`), toolDelta(`"index":0,"function":{"arguments":"`+"\x98\x80"+`\"]"}`), finish("tool_calls")), "", []string{"call 0 call_a f", `args 0 ["`, `args 0 😀"]`, "finish tool_calls"}},
 		{"pair in pieces", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"[\"\ud83d"}`), toolDelta(`"index":0,"function":{"arguments":"\ude00\"]"}`), finish("tool_calls")), "", []string{"call 0 call_a f", `args 0 ["`, `args 0 😀"]`, "finish tool_calls"}},
 		{"no name", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"arguments":"{}"}`), finish("tool_calls")), "failed", nil},
-		{"interleaved", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{}"}`), toolDelta(`"index":1,"id":"call_b","function":{"name":"g","arguments":"{"}`), toolDelta(`"index":0,"function":{"arguments":" "}`), finish("tool_calls")), "cut", []string{"call 0 call_a f", "args 0 {}", "call 1 call_b g", "args 1 {"}},
+		{"more behind the end", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{}"}`), toolDelta(`"index":1,"id":"call_b","function":{"name":"g","arguments":"{"}`), toolDelta(`"index":0,"function":{"arguments":"1"}`), finish("tool_calls")), "cut", []string{"call 0 call_a f", "args 0 {}", "call 1 call_b g", "args 1 {"}},
+		{"nothing behind the end", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{}"}`), toolDelta(`"index":1,"id":"call_b","function":{"name":"g","arguments":"{"}`), toolDelta(`"index":0,"function":{"arguments":" "}`), toolDelta(`"index":1,"function":{"arguments":"}"}},{"index":0,"function":{"arguments":""}`), finish("tool_calls")), "", []string{"call 0 call_a f", "args 0 {}", "call 1 call_b g", "args 1 {", "args 1 }", "finish tool_calls"}},
 		{"negative index", withTools, events(toolDelta(`"index":-7,"id":"call_a","function":{"name":"f"}`), finish("tool_calls")), "failed", nil},
 		{"arguments of a number", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":5}`), finish("tool_calls")), "failed", nil},
+	})
+}
+
+// The index of a piece says which call it is of, so pieces may come in turns. Callers get
+// one call after the other.
+func TestGenerate_ToolsInTurns(t *testing.T) {
+	t.Parallel()
+	piece := func(index int, arguments string) string {
+		return fmt.Sprintf(`"index":%d,"function":{"arguments":%q}`, index, arguments)
+	}
+	const a, b, c = `"index":0,"id":"call_a","function":{"name":"f","arguments":""}`, `"index":1,"id":"call_b","function":{"name":"g","arguments":""}`, `"index":2,"id":"call_c","function":{"name":"h"}`
+	runStreamTests(t, []streamTest{
+		{
+			"told together", withTools, events(toolDelta(a+"},{"+b), toolDelta(piece(0, `{"x":`)), toolDelta(piece(1, `{"y"`)), toolDelta(piece(0, `1}`)), toolDelta(piece(1, `:2`)), toolDelta(piece(1, `}`)), finish("tool_calls")), "",
+			[]string{"call 0 call_a f", `args 0 {"x":`, "args 0 1}", "call 1 call_b g", `args 1 {"y":2`, "args 1 }", "finish tool_calls"},
+		},
+		{
+			"the second is whole first", withTools, events(toolDelta(a), toolDelta(piece(0, `{`)), toolDelta(b), toolDelta(piece(1, `{}`)), toolDelta(piece(0, `}`)), finish("tool_calls")), "",
+			[]string{"call 0 call_a f", "args 0 {", "args 0 }", "call 1 call_b g", "args 1 {}", "finish tool_calls"},
+		},
+		{
+			"three", withTools, events(toolDelta(a), toolDelta(piece(0, `[`)), toolDelta(b), toolDelta(piece(1, `[]`)), toolDelta(piece(0, `]`)), toolDelta(c), toolDelta(piece(2, `{}`)), finish("tool_calls")), "",
+			[]string{"call 0 call_a f", "args 0 [", "args 0 ]", "call 1 call_b g", "args 1 []", "call 2 call_c h", "args 2 {}", "finish tool_calls"},
+		},
+		{
+			"without arguments", withTools, events(toolDelta(a), toolDelta(b), toolDelta(c), toolDelta(piece(1, `{}`)), finish("tool_calls")), "",
+			[]string{"call 0 call_a f", "args 0 {}", "call 1 call_b g", "args 1 {}", "call 2 call_c h", "args 2 {}", "finish tool_calls"},
+		},
+		{
+			"name comes late", withTools, events(toolDelta(a), toolDelta(`"index":1,"function":{"arguments":"[1,"}`), toolDelta(piece(0, `{}`)), toolDelta(`"index":1,"id":"call_b","function":{"name":"g","arguments":"2]"}`), finish("tool_calls")), "",
+			[]string{"call 0 call_a f", "args 0 {}", "call 1 call_b g", "args 1 [1,2]", "finish tool_calls"},
+		},
+		{
+			"cut at the length", withTools, events(toolDelta(a), toolDelta(piece(0, `{`)), toolDelta(b), toolDelta(piece(1, `{"`)), finish("length")), "",
+			[]string{"call 0 call_a f", "args 0 {", "call 1 call_b g", `args 1 {"`, "finish length"},
+		},
+		{"never whole", withTools, events(toolDelta(a), toolDelta(piece(0, `{`)), toolDelta(b), toolDelta(piece(1, `{}`)), finish("tool_calls")), "cut", []string{"call 0 call_a f", "args 0 {"}},
+		{"only one allowed", withTools + `,"parallel_tool_calls":false`, events(toolDelta(a), toolDelta(piece(0, `{`)), toolDelta(b), toolDelta(piece(1, `{`)), toolDelta(piece(0, `}`)), finish("tool_calls")), "", []string{"call 0 call_a f", "args 0 {", "args 0 }", "finish tool_calls"}},
 	})
 }
 

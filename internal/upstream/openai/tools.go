@@ -1,9 +1,11 @@
 package openai
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/parley-ai/parley/internal/upstream"
@@ -14,11 +16,13 @@ const (
 	maxToolCalls = 128 // as many as there may be tools
 	maxToolID    = 128
 	maxToolName  = 256
+	// maxHeldArguments bounds, in bytes, what is held back of calls that cannot be shown yet.
+	maxHeldArguments = 1 << 20
 )
 
 // toolCalls makes well-formed calls of the pieces that providers send: some without
-// index or type, some with the index 0 for all, the id in every piece, or arguments
-// that are empty.
+// index or type, some with the index 0 for all, the id in every piece, calls in turns, or
+// arguments that are empty.
 type toolCalls struct {
 	emit   func(upstream.ToolDelta) error
 	ignore bool // calls that the caller forbade
@@ -27,14 +31,21 @@ type toolCalls struct {
 	count   int // calls so far, the current one included
 	ids     map[string]bool
 	indexes map[int]bool // the provider's
-	current struct {
-		index     int // the provider's; -1 when it has none
-		id, name  string
-		opened    bool // the first event is out
-		arguments strings.Builder
-		runes     joiner // of the arguments
-	}
-	skip bool // the current call is one too many
+	current toolCall
+	skip    bool       // the current call is one too many
+	next    []toolCall // that began before the current one was whole
+	held    int        // bytes of arguments that were not shown
+}
+
+// toolCall is one call as far as it came.
+type toolCall struct {
+	index     int // the provider's; -1 when it has none
+	id, name  string
+	opened    bool // the first event is out
+	arguments []byte
+	runes     joiner // of the arguments
+	checked   int    // how long they were when valid was found
+	valid     bool
 }
 
 func newToolCalls(req *wire.ChatRequest, emit func(upstream.ToolDelta) error) toolCalls {
@@ -51,34 +62,55 @@ func (t *toolCalls) add(p toolPiece) error {
 		return nil
 	}
 	if t.begins(p) {
+		if err := t.note(p); err != nil {
+			return err
+		}
+		if t.turns(p) {
+			if !t.single {
+				t.next = append(t.next, toolCall{index: p.index})
+			}
+			return t.later(p)
+		}
 		if err := t.begin(p); err != nil {
 			return err
 		}
 	} else if p.index >= 0 && p.index != t.current.index && t.indexes[p.index] {
-		// Clients cannot take a call up again after the next one has begun.
-		return fmt.Errorf("%w: tool calls are interleaved", errAnswer)
+		return t.later(p)
 	}
 	if t.skip {
 		return nil
 	}
-	c := &t.current
+	piece := t.current.extend(p)
+	switch {
+	case t.current.name == "":
+		return t.hold(len(piece))
+	case !t.current.opened:
+		return t.open()
+	case piece == "":
+		return nil
+	}
+	return t.emit(upstream.ToolDelta{Index: t.count - 1, Arguments: piece})
+}
+
+// extend adds a piece to the call and returns what is new of its arguments.
+func (c *toolCall) extend(p toolPiece) string {
 	if c.name == "" {
 		c.name = p.name
 	}
 	if c.id == "" {
 		c.id = p.id
 	}
-	p.arguments = c.runes.Join(p.arguments)
-	c.arguments.WriteString(p.arguments)
-	switch {
-	case c.name == "":
-		return nil
-	case !c.opened:
-		return t.open()
-	case p.arguments == "":
-		return nil
+	piece := c.runes.Join(p.arguments)
+	c.arguments = append(c.arguments, piece...)
+	return piece
+}
+
+// whole says whether the arguments are complete.
+func (c *toolCall) whole() bool {
+	if c.checked != len(c.arguments) {
+		c.checked, c.valid = len(c.arguments), json.Valid(c.arguments)
 	}
-	return t.emit(upstream.ToolDelta{Index: t.count - 1, Arguments: p.arguments})
+	return c.valid
 }
 
 // begins tells a piece that begins a call from one that goes on with the last.
@@ -95,7 +127,80 @@ func (t *toolCalls) begins(p toolPiece) bool {
 		return p.id != c.id
 	}
 	// Without ids and indexes only a second name after whole arguments tells.
-	return p.index < 0 && json.Valid([]byte(c.arguments.String()))
+	return p.index < 0 && c.whole()
+}
+
+// note remembers the provider's number of a call that begins.
+func (t *toolCalls) note(p toolPiece) error {
+	if t.indexes == nil {
+		t.indexes, t.ids = map[int]bool{}, map[string]bool{}
+	}
+	if t.indexes[p.index] = true; len(t.indexes) > 2*maxToolCalls || t.count+len(t.next) > maxToolCalls {
+		return fmt.Errorf("%w: too many tool calls", errAnswer)
+	}
+	return nil
+}
+
+// turns says whether the call that p begins leaves the current one as it is, which may go
+// on: their indexes tell their pieces apart.
+func (t *toolCalls) turns(p toolPiece) bool {
+	return t.count > 0 && p.index >= 0 && t.current.index >= 0 && p.index != t.current.index && (t.single || len(t.next) > 0 || !t.current.whole())
+}
+
+// later takes a piece of a call that is not the current one.
+func (t *toolCalls) later(p toolPiece) error {
+	if t.single {
+		return nil // it is one too many
+	}
+	at := slices.IndexFunc(t.next, func(c toolCall) bool { return c.index == p.index })
+	if at < 0 {
+		if strings.TrimSpace(p.arguments) == "" {
+			return nil
+		}
+		// Clients cannot take a call up again after the next one has begun.
+		return fmt.Errorf("%w: tool calls go on after their end", errAnswer)
+	}
+	if err := t.hold(len(t.next[at].extend(p))); err != nil {
+		return err
+	}
+	for len(t.next) > 0 && t.current.whole() {
+		if err := t.advance(false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// advance ends the current call and makes the one that waits longest the current one.
+func (t *toolCalls) advance(cut bool) error {
+	if err := t.shut(cut); err != nil {
+		return err
+	}
+	t.current, t.next = t.next[0], t.next[1:]
+	t.count++
+	if t.current.name == "" {
+		return nil
+	}
+	return t.open()
+}
+
+// end ends all calls. cut says that the answer ended at its length, when the arguments may
+// be incomplete.
+func (t *toolCalls) end(cut bool) error {
+	for len(t.next) > 0 {
+		if err := t.advance(cut); err != nil {
+			return err
+		}
+	}
+	return t.shut(cut)
+}
+
+// hold counts bytes that are held back.
+func (t *toolCalls) hold(n int) error {
+	if t.held += n; t.held > maxHeldArguments {
+		return fmt.Errorf("%w: more than %d bytes of calls that cannot be told", errAnswer, maxHeldArguments)
+	}
+	return nil
 }
 
 func (t *toolCalls) begin(p toolPiece) error {
@@ -112,16 +217,7 @@ func (t *toolCalls) begin(p toolPiece) error {
 	if t.count > maxToolCalls {
 		return fmt.Errorf("%w: more than %d tool calls", errAnswer, maxToolCalls)
 	}
-	if t.indexes == nil {
-		t.indexes, t.ids = map[int]bool{}, map[string]bool{}
-	}
-	if t.indexes[p.index] = true; len(t.indexes) > 2*maxToolCalls {
-		return fmt.Errorf("%w: too many tool calls", errAnswer)
-	}
-	c := &t.current
-	c.index, c.id, c.name, c.opened = p.index, "", "", false
-	c.arguments.Reset()
-	c.runes = joiner{}
+	t.current = toolCall{index: p.index, arguments: t.current.arguments[:0]}
 	return nil
 }
 
@@ -139,14 +235,13 @@ func (t *toolCalls) open() error {
 	if err := t.emit(upstream.ToolDelta{Index: index, ID: c.id, Name: c.name}); err != nil {
 		return err
 	}
-	if c.arguments.Len() == 0 {
+	if len(c.arguments) == 0 {
 		return nil
 	}
-	return t.emit(upstream.ToolDelta{Index: index, Arguments: c.arguments.String()})
+	return t.emit(upstream.ToolDelta{Index: index, Arguments: string(c.arguments)})
 }
 
-// shut ends the current call. cut says that the answer ended at its length, when the
-// arguments may be incomplete.
+// shut ends the current call, cut off or not.
 func (t *toolCalls) shut(cut bool) error {
 	c := &t.current
 	switch {
@@ -154,9 +249,9 @@ func (t *toolCalls) shut(cut bool) error {
 		return nil
 	case !c.opened:
 		return fmt.Errorf("%w: a tool call without a name", errForm)
-	case strings.TrimSpace(c.arguments.String()) == "":
+	case len(bytes.TrimSpace(c.arguments)) == 0:
 		return t.emit(upstream.ToolDelta{Index: t.count - 1, Arguments: "{}"})
-	case !cut && !json.Valid([]byte(c.arguments.String())):
+	case !cut && !c.whole():
 		return fmt.Errorf("%w: arguments that are no JSON", errForm)
 	}
 	return nil
