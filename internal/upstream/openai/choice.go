@@ -81,7 +81,9 @@ func (c *choice) takeText(p *piece) error {
 		if len(p.text) > 0 && c.scores.pushed == 0 && len(p.logprobs) == 0 {
 			return fmt.Errorf("%w: it lacks log-probabilities", errAnswer)
 		}
-		c.scores.push(p.logprobs, c.stream.call.Request.TopLogprobs)
+		if err := c.scores.push(p.logprobs, c.stream.call); err != nil {
+			return err
+		}
 	}
 	if len(p.text) == 0 {
 		return nil
@@ -182,15 +184,33 @@ type scores struct {
 	held          []wire.Logprob
 	begin         int // of the text of the first one held, in bytes
 	pushed, shown int // entries, and bytes of text
+	bytes         int // of what was pushed
 }
 
-func (s *scores) push(list []wire.Logprob, top int) {
+// Log-probabilities may have no text, which is what the bound of the answer counts. So they
+// are bounded by as many as there may be tokens, each with twenty others, and a little more.
+const (
+	scoreBytes  = 4 << 10
+	spareScores = 1 << 20
+)
+
+func (s *scores) push(list []wire.Logprob, call *upstream.Call) error {
 	for _, l := range list {
-		l.Top = l.Top[:min(len(l.Top), top)]
+		s.bytes += logprobBytes(l)
+		for _, other := range l.Top {
+			s.bytes += logprobBytes(other)
+		}
+		l.Top = l.Top[:min(len(l.Top), call.Request.TopLogprobs)]
 		s.held = append(s.held, l)
 	}
-	s.pushed += len(list)
+	if s.pushed += len(list); s.bytes > spareScores+scoreBytes*call.MaxTokens {
+		return fmt.Errorf("%w: %d bytes of log-probabilities", errAnswer, s.bytes)
+	}
+	return nil
 }
+
+// logprobBytes is about what an entry takes in memory.
+func logprobBytes(l wire.Logprob) int { return 64 + len(l.Token) + len(l.Bytes) }
 
 // release returns the entries of the next bytes of text.
 func (s *scores) release(bytes int) (out []wire.Logprob) {

@@ -160,6 +160,7 @@ func TestGenerate_Bombs(t *testing.T) {
 			for e.Bytes("data: " + long + "\n") {
 			}
 		},
+		"log-probabilities":        endless("", `{"choices":[{"index":0,"delta":{},"logprobs":{"content":[{"token":"`+long+`","logprob":-1}]}}]}`),
 		"arguments without a name": endless("", toolDelta(`"index":0,"id":"call_a","function":{"arguments":"`+long+`"}`)),
 		"arguments before their turn": endless(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{"}`),
 			toolDelta(`"index":1,"id":"call_b","function":{"name":"f","arguments":"`+long+`"}`)),
@@ -182,8 +183,11 @@ func TestGenerate_Bombs(t *testing.T) {
 	}
 	for name, script := range tests {
 		members := ""
-		if strings.HasPrefix(name, "arguments") {
+		switch {
+		case strings.HasPrefix(name, "arguments"):
 			members = strings.TrimPrefix(withTools, `,"stream":true`)
+		case name == "log-probabilities":
+			members = `,"logprobs":true`
 		}
 		_, err := generate(t.Context(), newProvider(t, upstreamtest.NewHTTP(t, script), nil), newCall(t, members))
 		if ends := name == "trailers" || name == "after the end"; (err == nil) != ends || err != nil && !strings.HasPrefix(class(err), "failed") && class(err) != "cut" {
