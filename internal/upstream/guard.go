@@ -51,10 +51,10 @@ const (
 	behindValue
 )
 
-// NewJSONGuard returns a guard for the form that a request asks for, which is not text:
-// an object with json_object, any value with json_schema.
-func NewJSONGuard(format wire.FormatKind) *JSONGuard {
-	return &JSONGuard{object: format == wire.FormatJSONObject}
+// NewJSONGuard returns a guard for the form that a request asks for, which is not text. It
+// takes any value of a schema that is not of an object at its root.
+func NewJSONGuard(format *wire.ResponseFormat) *JSONGuard {
+	return &JSONGuard{object: format.OnlyObject()}
 }
 
 // Push takes the next piece and returns what may be shown of it and of what was held back:

@@ -21,9 +21,11 @@ func guarded(g *upstream.JSONGuard, text string, n int) string {
 // TestJSONGuard_Finds has what models write around the JSON that they were asked for.
 func TestJSONGuard_Finds(t *testing.T) {
 	t.Parallel()
-	const object, schema = wire.FormatJSONObject, wire.FormatJSONSchema
+	object, schema := wire.ResponseFormat{Kind: wire.FormatJSONObject}, wire.ResponseFormat{Kind: wire.FormatJSONSchema}
+	ofObject, ofTwo := schema, schema
+	ofObject.Schema, ofTwo.Schema = []byte(`{"$id":"x","type":"object"}`), []byte(`{"type":["object","number"]}`)
 	tests := []struct {
-		format     wire.FormatKind
+		format     wire.ResponseFormat
 		text, want string // "" is none
 	}{
 		{object, `{"a":1}`, `{"a":1}`},
@@ -39,16 +41,21 @@ func TestJSONGuard_Finds(t *testing.T) {
 		{schema, "-0.5e+7\n", "-0.5e+7"},
 		{schema, "true", "true"},
 		{schema, "no", ""},
+		{ofObject, `the answer: {"a":1}`, `{"a":1}`},
+		{ofObject, `1. {"a":1}`, `{"a":1}`},
+		{ofObject, "12", ""},
+		{ofObject, "[{}]", ""},
+		{ofTwo, "12 ", "12"},
 	}
 	for _, tt := range tests {
 		for n := 1; n <= len(tt.text)+1; n++ {
-			g := upstream.NewJSONGuard(tt.format)
+			g := upstream.NewJSONGuard(&tt.format)
 			got := guarded(g, tt.text, n)
 			if !g.Whole() {
 				got = ""
 			}
 			if got != tt.want {
-				t.Errorf("%s of %q in pieces of %d is %q, want %q", tt.format, tt.text, n, got, tt.want)
+				t.Errorf("%s %s of %q in pieces of %d is %q, want %q", tt.format.Kind, tt.format.Schema, tt.text, n, got, tt.want)
 			}
 		}
 	}
@@ -69,7 +76,7 @@ func TestJSONGuard_Closes(t *testing.T) {
 	for _, doc := range documents {
 		for cut := range len(doc) + 1 {
 			for n := 1; n <= 7; n++ {
-				g := upstream.NewJSONGuard(wire.FormatJSONSchema)
+				g := upstream.NewJSONGuard(&wire.ResponseFormat{Kind: wire.FormatJSONSchema})
 				shown := guarded(g, doc[:cut], n)
 				rest, ok := g.Close()
 				if !ok || !json.Valid([]byte(shown+rest)) || !strings.HasPrefix(strings.TrimLeft(doc, " "), shown) {
@@ -85,7 +92,7 @@ func TestJSONGuard_Closes(t *testing.T) {
 		`{"a":1,`: `{"a":1}`, "{\"a\":1 , \n": `{"a":1 }`, `{"a"`: `{"a":null}`, `{"a`: `{"a":null}`, `{"a":`: `{"a":null}`, `{"a":"x\`: `{"a":"x"}`,
 		`{"a":"x\u00e`: `{"a":"x"}`, `{"a":[1.`: `{"a":[1.0]}`, `{"a":tr`: `{"a":true}`, "Sure": "{}", "": "{}", `{"a":1} and`: `{"a":1}`,
 	} {
-		g := upstream.NewJSONGuard(wire.FormatJSONObject)
+		g := upstream.NewJSONGuard(&wire.ResponseFormat{Kind: wire.FormatJSONObject})
 		got := g.Push(cut)
 		if rest, ok := g.Close(); !ok || got+rest != want {
 			t.Errorf("%q is closed as %q, want %q", cut, got+rest, want)
@@ -105,7 +112,7 @@ func FuzzJSONGuard(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		text = "{" + strings.TrimPrefix(text, "{")
-		g := upstream.NewJSONGuard(wire.FormatJSONObject)
+		g := upstream.NewJSONGuard(&wire.ResponseFormat{Kind: wire.FormatJSONObject})
 		shown := guarded(g, text, 3)
 		if json.Valid([]byte(text)) && (!g.Whole() || shown != strings.TrimRight(text, " \t\r\n")) {
 			t.Fatalf("%q is JSON, and %q is shown, whole %v", text, shown, g.Whole())

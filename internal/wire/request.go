@@ -154,3 +154,15 @@ type ResponseFormat struct {
 	Schema      json.RawMessage
 	Strict      bool
 }
+
+// OnlyObject reports whether nothing but a JSON object is of the form: in JSON mode, and
+// where a schema says so at its root.
+func (f *ResponseFormat) OnlyObject() bool {
+	if f.Kind != FormatJSONSchema || f.Schema == nil {
+		return f.Kind == FormatJSONObject
+	}
+	var root struct {
+		Type any `json:"type"`
+	}
+	return json.Unmarshal(f.Schema, &root) == nil && root.Type == "object"
+}

@@ -40,7 +40,7 @@ func newChoice(s *stream, index int, m meter) choice {
 	}
 	c.tools = newToolCalls(req, emit)
 	if req.ResponseFormat.Kind != wire.FormatText {
-		c.guard = upstream.NewJSONGuard(req.ResponseFormat.Kind)
+		c.guard = upstream.NewJSONGuard(&req.ResponseFormat)
 	}
 	return c
 }

@@ -371,8 +371,12 @@ func TestGenerate_ToolIDs(t *testing.T) {
 func TestGenerate_JSONMode(t *testing.T) {
 	t.Parallel()
 	const whole, stream = `,"response_format":{"type":"json_object"}`, `,"stream":true,"response_format":{"type":"json_object"}`
+	const schema = `,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"$schema":"x","type":"object","properties":{"type":{"type":"number"}}}}}`
 	runStreamTests(t, []streamTest{
 		{"object", whole, events(text(`{"a"`), text(`:1}`), finish("stop")), "", []string{`text {"a"`, "text :1}", "finish stop"}},
+		{"words before the object of a schema", schema, events(text("the answer: "), text(`{"a":1}`), finish("stop")), "", []string{`text {"a":1}`, "finish stop"}},
+		{"no object of a schema", schema, events(text("12"), finish("stop")), "failed", nil},
+		{"a schema of any value", strings.Replace(schema, `"object"`, `["object","number"]`, 1), events(text("12"), finish("stop")), "", []string{"text 12", "finish stop"}},
 		{"fenced", stream, events(text("Sure:\n```js"), text("on\n{\"a\":1}\n``"), text("`"), finish("stop"), usage), "", []string{`text {"a":1}`, "finish stop usage 3 2 1 1"}},
 		{"no JSON", whole, events(text(`Sure!`), finish("stop")), "failed", nil},
 		{"no JSON in a stream", stream, events(text(`Sure!`), finish("stop")), "failed", nil},
