@@ -10,6 +10,10 @@ import (
 // maxNesting is the depth that [CheckJSON] takes, too.
 const maxNesting = 10_000
 
+// maxBlanks is more white space in a row than anybody lays values out with: models that
+// are held to JSON and have nothing to say go on with it to the end of their bound.
+const maxBlanks = 1000
+
 // JSONGuard finds the JSON value in a text that arrives in pieces: words and code fences
 // before and behind it are left out, and a value that was cut off can be closed. It takes
 // exactly what RFC 8259 calls JSON. It is not safe for concurrent use.
@@ -24,6 +28,7 @@ type JSONGuard struct {
 	hex     int    // digits that an escape lacks
 	literal string // what is left of true, false or null
 	closers []byte // of what is open, the innermost last
+	blanks  int    // in a row, outside of strings, at the end so far
 	held    []byte // what cannot be shown before the next byte: a comma, a part of an escape
 }
 
@@ -61,6 +66,7 @@ func NewJSONGuard(format *wire.ResponseFormat) *JSONGuard {
 // at most a comma with the white space behind it, or five bytes of an escape.
 func (g *JSONGuard) Push(piece string) string {
 	if g.over || g.broken {
+		g.count(piece)
 		return ""
 	}
 	text, at := piece, len(g.held)
@@ -70,6 +76,7 @@ func (g *JSONGuard) Push(piece string) string {
 	from := 0
 	if !g.begun {
 		if from = g.find(text); from < 0 {
+			g.count(piece)
 			return ""
 		}
 		at = from
@@ -77,6 +84,11 @@ func (g *JSONGuard) Push(piece string) string {
 	safe := from
 	for ; at < len(text) && !g.over; at++ {
 		taken := g.step(text[at])
+		if g.state == inString {
+			g.blanks = 0
+		} else {
+			g.count(text[at : at+1])
+		}
 		if g.broken {
 			break
 		}
@@ -100,6 +112,19 @@ func (g *JSONGuard) Whole() bool { return g.over || g.begun && len(g.closers) ==
 
 // Broken says whether what came is no JSON.
 func (g *JSONGuard) Broken() bool { return g.broken }
+
+// Blank says whether nothing but white space came for so long that no more is to be
+// expected.
+func (g *JSONGuard) Blank() bool { return g.blanks > maxBlanks }
+
+// count counts the white space at the end of s.
+func (g *JSONGuard) count(s string) {
+	end := len(strings.TrimRight(s, " \t\r\n"))
+	if end > 0 {
+		g.blanks = 0
+	}
+	g.blanks += len(s) - end
+}
 
 // Begun says whether anything of a value came.
 func (g *JSONGuard) Begun() bool { return g.begun }

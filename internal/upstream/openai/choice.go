@@ -103,6 +103,14 @@ func (c *choice) say(text string, logprobs []wire.Logprob) error {
 		switch {
 		case c.guard.Broken():
 			return fmt.Errorf("%w: %w", errForm, upstream.ErrNotJSON)
+		case c.guard.Blank() && c.finish == "":
+			// It would go on to its bound, and the caller would pay for it.
+			c.stopped, c.finish = true, wire.FinishLength
+			if c.guard.Whole() {
+				c.finish = wire.FinishStop
+			}
+		}
+		switch {
 		case text != "":
 			logprobs, c.late = append(c.late, logprobs...), nil
 		case c.guard.Open():

@@ -368,6 +368,16 @@ func TestGenerate_ToolIDs(t *testing.T) {
 	}
 }
 
+// blanks says a text and then nothing but white space.
+func blanks(begin string) func(*upstreamtest.Exchange) {
+	return func(e *upstreamtest.Exchange) {
+		e.Stream()
+		e.Event(text(begin))
+		for e.Event(text(strings.Repeat(" \n", 50))) {
+		}
+	}
+}
+
 func TestGenerate_JSONMode(t *testing.T) {
 	t.Parallel()
 	const whole, stream = `,"response_format":{"type":"json_object"}`, `,"stream":true,"response_format":{"type":"json_object"}`
@@ -394,6 +404,10 @@ func TestGenerate_JSONMode(t *testing.T) {
 			"log-probabilities of what was held", stream + `,"logprobs":true`, events(scored("Sure ", "Sure "), scored(`{"a":1`, `{"a":1`), scored(",", ","), scored(`"b":2}`, `"b":2}`), scored(" ok", " ok"), finish("stop")), "",
 			[]string{`text {"a":1 {{"a":1 -0.5 "" 0}`, `text ,"b":2} {, -0.5 "" 0} {"b":2} -0.5 "" 0}`, "finish stop"},
 		},
+		{"blanks without end", stream, blanks(`{"a":1,`), "", []string{`text {"a":1`, "text }", "finish length"}},
+		{"blanks before the value", whole, blanks(``), "", []string{"text {}", "finish length"}},
+		{"blanks behind the value", whole, blanks(`{"a":1} `), "", []string{`text {"a":1}`, "finish stop"}},
+		{"a string of blanks", whole, events(text(`{"a":"`+strings.Repeat(" ", 2000)), text(`"}`), finish("stop")), "", []string{`text {"a":"` + strings.Repeat(" ", 2000), `text "}`, "finish stop"}},
 		{"a call wins", stream + withTools[len(`,"stream":true`):], events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f"}`), finish("stop")), "", []string{"call 0 call_a f", "args 0 {}", "finish tool_calls"}},
 	})
 }
