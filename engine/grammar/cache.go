@@ -9,32 +9,38 @@ import (
 // that matter are soon there again.
 type cache struct {
 	mu    sync.Mutex
-	lists map[string][]gain
+	lists map[string]found
 	size  int
+}
+
+// found is what a walk found. alone tells that it followed one thread only.
+type found struct {
+	list  []gain
+	alone bool
 }
 
 // maxCache bounds a grammar's cache, in bytes.
 const maxCache = 1 << 20
 
-func (c *cache) get(key []byte) ([]gain, bool) {
+func (c *cache) get(key []byte) (found, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list, ok := c.lists[string(key)]
-	return list, ok
+	f, ok := c.lists[string(key)]
+	return f, ok
 }
 
-func (c *cache) put(key []byte, list []gain) {
+func (c *cache) put(key []byte, f found) {
 	size := len(key) + 100
-	for _, g := range list {
+	for _, g := range f.list {
 		size += 56 + 4*cap(g.ids) + 8*cap(g.bits)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.size+size > maxCache || c.lists == nil {
-		c.lists, c.size = map[string][]gain{}, 0
+		c.lists, c.size = map[string]found{}, 0
 	}
 	if size <= maxCache {
-		c.lists[string(key)] = list
+		c.lists[string(key)] = f
 		c.size += size
 	}
 }

@@ -18,3 +18,9 @@ const MaxThreads = maxThreads
 
 // MaxProps bounds the properties that one object names.
 const MaxProps = maxProps
+
+// Steps returns the work of the matcher so far.
+func (m *Matcher) Steps() int { return m.work }
+
+// MaxWalk bounds what of it one mask takes, about.
+const MaxWalk = maxWalk

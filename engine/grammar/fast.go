@@ -2,24 +2,25 @@ package grammar
 
 import "slices"
 
-// plain notes the plain tokens that one thread takes. What several threads take is
-// what any of them does, so each may have its own way. It reports whether the limit
-// was kept.
-func (w *walk) plain(f *frame) bool {
+// text notes the plain tokens that a thread takes which is in a string or a name, where
+// there is a quicker way than step by step; others have to be walked together, as
+// tokens are accepted, because they may become too many. ok is false when the limit was
+// reached.
+func (w *walk) text(f *frame) (is, ok bool) {
 	if f.alt != nil && f.phase == strText && f.alt.kind == kindString {
 		if f.alt.str.dfa != nil {
-			return w.wholePattern(f)
+			return true, w.wholePattern(f)
 		}
 		w.wholeText(f)
-		return true
+		return true, true
 	}
 	if f.alt != nil && f.alt.kind == kindObject && (f.phase == objectName || f.phase == objectFree) {
 		if f.alt.object.other.dfa == nil && f.space == strText {
 			w.wholeName(f)
-			return true
+			return true, true
 		}
 	}
-	return w.trie(&w.m.v.plain, []frame{*f})
+	return false, true
 }
 
 // wholeText notes the plain tokens in a string without a pattern, of which only the

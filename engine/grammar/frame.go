@@ -119,6 +119,7 @@ type machine struct {
 	v    *Vocab
 	root *node
 	text []byte
+	work int // steps taken, each some 50 ns
 }
 
 // Phases of the whole text.
@@ -167,6 +168,7 @@ func (m *machine) distance(threads []frame) int32 {
 // becomes of them to out, which must not share memory with threads.
 func (m *machine) feed(threads []frame, b byte, out []frame) []frame {
 	n := len(m.text)
+	m.work += len(threads)
 	for i := range threads {
 		out = m.step(threads[i], b, out)
 		// Each of many threads may begin as many values.
@@ -186,8 +188,10 @@ func (m *machine) feed(threads []frame, b byte, out []frame) []frame {
 // thin drops threads that are like another, and those too many: fewer texts are then
 // allowed, but the cheapest way to close stays.
 func (m *machine) thin(threads []frame) []frame {
+	const compares = 32 // in a step
 	out := threads[:1]
 	for _, f := range threads[1:] {
+		m.work += len(out) / compares
 		twice := false
 		for i := range out {
 			if out[i].alt == f.alt && out[i] == f {
@@ -261,6 +265,7 @@ func (m *machine) value(after frame, n *node, b byte, out []frame) []frame {
 	held := after // only what holds something moves to the heap
 	below := &held
 	rest := sum(after.rest, m.own(below))
+	m.work += len(alts)
 	for _, a := range alts {
 		f := frame{alt: a, below: below, rest: rest, depth: after.depth + 1}
 		switch a.kind {

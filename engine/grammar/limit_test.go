@@ -169,6 +169,50 @@ func TestHostile_Threads(t *testing.T) {
 	}
 }
 
+// A mask takes a bounded time however many branches the next token may begin, and has
+// nothing that is not allowed then.
+func TestHostile_Masks(t *testing.T) {
+	t.Parallel()
+	v, _ := weights(t)
+	arrays := func(of string, n, from int) string {
+		var parts []string
+		for i := range n {
+			parts = append(parts, fmt.Sprintf(`{"type":"array","items":%s,"maxItems":%d}`, of, from+i))
+		}
+		return strings.Join(parts, ",")
+	}
+	for _, tt := range []struct{ name, schema, begins string }{
+		{"of themselves", `{"anyOf":[` + arrays(`{"$ref":"#"}`, 60, 900) + `,{"type":"integer"}]}`, "[[[[0,["},
+		{"of strings before numbers", `{"anyOf":[` +
+			arrays(`{"anyOf":[`+arrays(`{"type":"string"}`, 60, 100)+`]}`, 3, 50) + `,` +
+			arrays(`{"type":"array","items":{"type":"integer"}}`, 1, 70) + `]}`, "["},
+	} {
+		g, err := grammar.Schema(v, []byte(tt.schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := g.NewMatcher()
+		for i := range len(tt.begins) + 1 {
+			if i > 0 && !m.AcceptBytes([]byte(tt.begins[i-1:i])) {
+				t.Fatalf("%s: %q is not accepted", tt.name, tt.begins[:i])
+			}
+			before := m.Steps()
+			mask := slices.Clone(m.Mask(40))
+			if n := m.Steps() - before; n > 2*grammar.MaxWalk {
+				t.Errorf("%s: after %q a mask takes %d steps", tt.name, tt.begins[:i], n)
+			}
+			if len(ids(mask)) == 0 {
+				t.Errorf("%s: after %q nothing is allowed", tt.name, tt.begins[:i])
+			}
+			for _, id := range ids(mask) {
+				if !m.Allows(id, 40) {
+					t.Errorf("%s: after %q the mask has %q, which is not allowed", tt.name, tt.begins[:i], v.Piece(id))
+				}
+			}
+		}
+	}
+}
+
 func TestUnknown(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -199,33 +199,41 @@ type gain struct {
 // gains returns the tokens that the grammar has here, by rising gain.
 func (m *Matcher) gains() []gain {
 	m.key = m.appendKey(m.key[:0])
-	if list, ok := m.g.cache.get(m.key); ok {
-		return list
+	f, ok := m.g.cache.get(m.key)
+	if !ok {
+		f = m.walkAll()
+		m.g.cache.put(m.key, f)
 	}
-	list := m.walkAll()
-	m.g.cache.put(m.key, list)
-	return list
+	if f.alone {
+		m.narrow()
+	}
+	return f.list
 }
 
-// maxWalk bounds the steps of threads in one walk, some 20 ms; beyond, only the
-// thread that is nearest to its end is followed, which is enough to get there.
+// maxWalk bounds the steps of one walk, some 20 ms; beyond, only the thread that is
+// nearest to its end is followed from here on, which is enough to get there.
 const maxWalk = 1 << 18
 
-func (m *Matcher) walkAll() []gain {
+func (m *Matcher) walkAll() found {
 	w := walk{m: m, from: m.threads, left: maxWalk}
 	if w.run() {
-		return w.list()
+		return found{list: w.list()}
 	}
-	best := 0
+	m.narrow()
+	w = walk{m: m, from: m.threads, left: math.MaxInt}
+	w.run()
+	return found{w.list(), true}
+}
+
+// narrow leaves the thread that is nearest to its end.
+func (m *Matcher) narrow() {
 	for i := range m.threads {
 		if sum(m.own(&m.threads[i]), m.threads[i].rest) == m.dist {
-			best = i
+			m.threads[0] = m.threads[i]
 			break
 		}
 	}
-	w = walk{m: m, from: m.threads[best : best+1], left: math.MaxInt}
-	w.run()
-	return w.list()
+	m.threads, m.tried = m.threads[:1], -1
 }
 
 // walk finds the tokens that may follow.
@@ -238,12 +246,17 @@ type walk struct {
 
 // run reports whether all was seen within the limit.
 func (w *walk) run() bool {
+	rest := w.from[:0:0]
 	for i := range w.from {
-		if !w.plain(&w.from[i]) {
+		text, ok := w.text(&w.from[i])
+		if !ok {
 			return false
 		}
+		if !text {
+			rest = append(rest, w.from[i])
+		}
 	}
-	return w.trie(&w.m.v.other, w.from)
+	return (len(rest) == 0 || w.trie(&w.m.v.plain, rest)) && w.trie(&w.m.v.other, w.from)
 }
 
 // trie walks all tokens that the threads take.
@@ -258,12 +271,13 @@ func (w *walk) trie(t *trie, from []frame) bool {
 	for at := int32(0); int(at) < len(t.nodes); {
 		n := &t.nodes[at]
 		above := m.levels[n.depth-1]
-		if w.left -= len(above); w.left < 0 {
-			return false
-		}
 		m.text = m.text[:base+int(n.depth)-1]
+		before := m.work
 		out := m.feed(above, n.b, m.levels[n.depth][:0])
 		m.levels[n.depth] = out
+		if w.left -= m.work - before; w.left < 0 {
+			return false
+		}
 		if len(out) == 0 {
 			at = n.skip
 			continue
