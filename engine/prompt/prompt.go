@@ -102,6 +102,10 @@ func (t *Template) own(msgs []Message, addGeneration bool, limit int) (string, [
 		return "", nil, err
 	}
 	text, own := t.marks.strip(raw)
+	// A word of megabytes, all of whose bytes may merge, is not even begun.
+	if t.alike && limit > 0 && t.tk.Least(text) > limit {
+		return "", nil, ErrTooLong
+	}
 	// Megabytes of names in messages would make the search below slow. A name that
 	// it adds replaces at most widest tokens, so this refuses no text that fits.
 	if most := limit * t.widest; t.alike && most > 0 && len(text) > most {

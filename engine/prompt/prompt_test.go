@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -162,6 +163,29 @@ func TestEncode_Limit(t *testing.T) {
 	}
 	if _, err := p.Encode(msgs, true, len(ids)-1); !errors.Is(err, prompt.ErrTooLong) {
 		t.Errorf("Encode one below: %v, want ErrTooLong", err)
+	}
+}
+
+// A word of megabytes that is far above the limit is not merged to find that out: merging
+// takes 75 bytes of memory for each of it, and the time that goes with them.
+//
+//nolint:paralleltest // it counts what the process allocates
+func TestEncode_LimitOfWords(t *testing.T) {
+	const most = 12 // bytes for one of the text, with all copies that rendering makes
+	tk, source := real(t)
+	p := compile(t, source, tk)
+	for _, word := range []string{"a", "the", " ", "-"} {
+		content := strings.Repeat(word, 4<<20/len(word))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := p.Encode([]prompt.Message{{Role: "user", Content: content}}, true, 8193)
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, prompt.ErrTooLong) {
+			t.Errorf("a word of %q: %v, want ErrTooLong", word, err)
+		}
+		if n := (after.TotalAlloc - before.TotalAlloc) / (4 << 20); n > most {
+			t.Errorf("a word of %q takes %d bytes for one", word, n)
+		}
 	}
 }
 

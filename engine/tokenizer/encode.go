@@ -32,6 +32,18 @@ func (tk *Tokenizer) EncodeLimit(dst []int32, text string, special bool, limit i
 	return e.out, !e.full
 }
 
+// Least returns a number of tokens that text, which is UTF-8, has at least, found much
+// sooner than the tokens.
+func (tk *Tokenizer) Least(text string) int {
+	n := 0
+	for i := range len(text) {
+		if tk.byteID[text[i]] >= 0 {
+			n++
+		}
+	}
+	return n / tk.widest
+}
+
 // Span is the bytes [Start, End) of a text.
 type Span struct{ Start, End int }
 

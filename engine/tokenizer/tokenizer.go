@@ -33,6 +33,8 @@ type Tokenizer struct {
 	bos, eos    int32
 	// longest is the bytes of the longest token that merging can give.
 	longest int
+	// widest is that of any token.
+	widest int
 }
 
 type kind uint8
@@ -116,6 +118,7 @@ func (tk *Tokenizer) readTokens(tokens []string, types []int) map[string]int32 {
 			}
 		}
 		tk.pieces[i] = all[start:len(all):len(all)]
+		tk.widest = max(tk.widest, len(tk.pieces[i]), 1)
 	}
 	for b, r := range runeOf {
 		tk.byteID[b] = -1

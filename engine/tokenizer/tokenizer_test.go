@@ -182,6 +182,9 @@ func TestEncode_Hostile(t *testing.T) {
 		if ok != (len(ids) <= 1000) {
 			t.Errorf("%s: EncodeLimit says %v for %d tokens", name, ok, len(ids))
 		}
+		if least := tk.Least(string([]rune(text))); least > len(ids) || least == 0 && len(ids) > 100 {
+			t.Errorf("%s: Least says %d for %d tokens", name, least, len(ids))
+		}
 	}
 }
 
