@@ -71,7 +71,7 @@ func TestConsole_Pages(t *testing.T) {
 func TestConsole_Door(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.script(t, "console-door.mjs", 11)
+	s.script(t, "console-door.mjs", 12)
 	s.inOrder(t)
 }
 

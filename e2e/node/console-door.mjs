@@ -50,6 +50,26 @@ for (const script of [true, false]) {
   });
 }
 
+await check("a second click while the answer is under way", async (problems) => {
+  const page = await visitor(problems);
+  await signIn(page);
+  await page.goto("/prove?next=/keys/new");
+  await page.getByLabel("Password", { exact: true }).fill(password);
+  let [sent, click] = [0, undefined];
+  const clicked = new Promise((done) => (click = done));
+  await page.route(at("/prove"), async (route) => {
+    sent++;
+    await clicked;
+    await route.continue();
+  });
+  const { x, y } = await page.getByRole("button", { name: "Continue", exact: true }).boundingBox();
+  await Promise.all([page.waitForRequest((r) => r.method() === "POST"), page.mouse.click(x + 5, y + 5)]);
+  await page.mouse.click(x + 5, y + 5);
+  click();
+  await heading(page, "Create key");
+  if (sent !== 1) problems.push(`the form was sent ${sent} times`);
+});
+
 await check("a passkey", async (problems) => {
   const page = await visitor(problems);
   await signIn(page, "/security");

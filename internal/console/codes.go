@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"net/url"
 	"strings"
 
 	"rsc.io/qr"
@@ -34,15 +35,15 @@ func (s *Server) codePage(v *visit) error {
 	case v.signedIn():
 		return v.seeOther(v.next())
 	case v.who == nil:
-		return v.seeOther("/sign-in")
+		return v.seeOther("/sign-in?next=" + url.QueryEscape(v.next()))
 	}
 	recovery := v.r.URL.Query().Has("recovery")
 	return v.page("code", "Code", codePage{v.next(), recovery, v.codeForm(recovery)})
 }
 
 func (s *Server) enterCode(v *visit) error {
-	if v.who == nil || v.signedIn() {
-		return v.seeOther("/sign-in")
+	if v.who == nil || v.signedIn() { // it took too long, or the code was entered by the click before
+		return v.seeOther("/sign-in?next=" + url.QueryEscape(v.next()))
 	}
 	token, err := s.Gate.EnterCode(v.context(), v.who, v.value("code"), v.from())
 	if err == nil {
@@ -65,6 +66,7 @@ type codesPage struct {
 	Picture template.HTML
 	Secret  secret
 	Form    *form
+	Token   string // of the form
 	// Recovery are codes that were just made; they are shown once.
 	Recovery []string
 }
@@ -74,7 +76,7 @@ func (v *visit) codesPage() (codesPage, error) {
 	picture, err := drawCode(key.URL(v.who.Member.Email))
 	f := v.form(field{Name: "code", Label: "Code", Hint: "6 digits, that the app shows now.", Autocomplete: "one-time-code", Inputmode: "numeric", Maximum: 10})
 	f.Field("code").Value = ""
-	return codesPage{Picture: picture, Secret: secret{ID: "totp", Label: "Secret of the app", Value: key.Text()}, Form: f}, err
+	return codesPage{Picture: picture, Secret: secret{ID: "totp", Label: "Secret of the app", Value: key.Text()}, Form: f, Token: v.s.once.token(v)}, err
 }
 
 // beginCodes shows the secret of one-time codes to a visitor who wants them.
@@ -89,24 +91,39 @@ func (s *Server) beginCodes(v *visit) error {
 	return v.page("codes", "One-time codes", p)
 }
 
+// confirmCodes turns codes on. The answer is the only page that ever has the recovery codes.
 func (s *Server) confirmCodes(v *visit) error {
+	const ready = "Store your recovery codes"
+	d, ok := s.once.take(v)
+	if ok {
+		defer d.mu.Unlock()
+		if p, again := d.again(v.now).(codesPage); again {
+			return v.page("codes", ready, p)
+		}
+	}
 	if v.who.Member.TOTP != nil {
 		return v.seeOther("/security")
-	}
-	recovery, token, err := s.Gate.ConfirmCodes(v.context(), v.who, v.value("code"))
-	if err == nil {
-		v.keep(token)
-		return v.page("codes", "Store your recovery codes", codesPage{Recovery: recovery})
-	}
-	if !errors.Is(err, member.ErrWrong) {
-		return err
 	}
 	p, err := v.codesPage()
 	if err != nil {
 		return err
 	}
-	p.Form.fail("code", "That is not the code of now. Check the clock of the device, then enter the next code.")
-	return v.wrong("codes", "One-time codes", p)
+	if !ok {
+		p.Form.failAll(staleForm)
+		return v.wrong("codes", "One-time codes", p)
+	}
+	recovery, token, err := s.Gate.ConfirmCodes(v.context(), v.who, v.value("code"))
+	switch {
+	case errors.Is(err, member.ErrWrong):
+		p.Form.fail("code", "That is not the code of now. Check the clock of the device, then enter the next code.")
+		return v.wrong("codes", "One-time codes", p)
+	case err != nil:
+		return err
+	}
+	v.keep(token)
+	p = codesPage{Recovery: recovery}
+	d.done(v.now, p)
+	return v.page("codes", ready, p)
 }
 
 func (s *Server) endCodes(v *visit) error {

@@ -50,12 +50,8 @@ func (s *Server) signInPage(v *visit) error {
 func (s *Server) signIn(v *visit) error {
 	c := member.Credentials{Email: v.value("email"), Password: v.r.PostFormValue("password")}
 	token, session, err := s.Gate.SignIn(v.context(), c, v.from(), v.token())
-	if err == nil && session.Stage == member.Code {
-		v.keep(token)
-		return v.seeOther("/sign-in/code?next=" + url.QueryEscape(v.next()))
-	}
 	if err == nil {
-		return v.welcome(token)
+		return v.arrive(token, session.Stage)
 	}
 	f := v.signInForm()
 	if throttled, ok := errors.AsType[*member.ThrottledError](err); ok {
@@ -66,6 +62,26 @@ func (s *Server) signIn(v *visit) error {
 		return err
 	}
 	return v.wrong("sign-in", "Sign in", v.signInData(f))
+}
+
+// arrive lets in whose password was right, or asks it for its code.
+func (v *visit) arrive(token member.Token, stage member.Stage) error {
+	if stage == member.Code {
+		v.keep(token)
+		return v.seeOther("/sign-in/code?next=" + url.QueryEscape(v.next()))
+	}
+	return v.welcome(token)
+}
+
+// arriveAgain signs in who sends the form of a link a second time, as by a double click: the first
+// answer, with the session, does not reach the page then. It reports whether it has answered: it
+// does only where err says that the link was used, and where c would open the door by itself.
+func (v *visit) arriveAgain(err error, c member.Credentials) bool {
+	if _, used := errors.AsType[*member.UsedError](err); !used {
+		return false
+	}
+	token, session, err := v.s.Gate.SignIn(v.context(), c, v.from(), v.token())
+	return err == nil && v.arrive(token, session.Stage) == nil
 }
 
 // welcome gives the browser its session and sees whether it keeps it.
@@ -143,6 +159,9 @@ func (s *Server) claim(v *visit) error {
 	token, err := s.Gate.Claim(v.context(), member.Token(v.value("token")), c, v.from())
 	if err == nil {
 		return v.welcome(token)
+	}
+	if v.arriveAgain(err, c) {
+		return nil
 	}
 	if !f.refuse(err, v.now) {
 		return err

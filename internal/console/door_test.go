@@ -9,12 +9,15 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/parley-ai/parley/internal/member"
 )
+
+var recoveryCode = regexp.MustCompile(`[0-9a-z]{4}(-[0-9a-z]{4}){3}`)
 
 // TestCodes turns one-time codes on, signs in with one, then with a recovery code.
 func TestCodes(t *testing.T) {
@@ -36,13 +39,19 @@ func TestCodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := w.ask("POST", "/security/codes", ada, url.Values{"code": {"000000"}}); r.StatusCode != http.StatusUnprocessableEntity {
+	form := w.filled("/security/codes", ada, "code", "000000")
+	if r := w.ask("POST", "/security/codes", ada, form); r.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("a wrong code: %s", r.Status)
 	}
-	r := w.ask("POST", "/security/codes", ada, url.Values{"code": {oneTime(key, now)}})
-	recovery := regexp.MustCompile(`[0-9a-z]{4}(-[0-9a-z]{4}){3}`).FindAllString(text(t, r), -1)
+	form.Set("code", oneTime(key, now))
+	r := w.ask("POST", "/security/codes", ada, form)
+	recovery := recoveryCode.FindAllString(text(t, r), -1)
 	if len(recovery) != 10 || session(r) == "" || session(r) == ada {
 		t.Fatalf("%d recovery codes: %s", len(recovery), r.Status)
+	}
+	// A double click shows the second answer and not the first.
+	if again := recoveryCode.FindAllString(text(t, w.ask("POST", "/security/codes", session(r), form)), -1); !slices.Equal(again, recovery) {
+		t.Errorf("sent twice, the recovery codes are %q, they were %q", again, recovery)
 	}
 	if r := w.ask("GET", "/security", other, nil); r.StatusCode != http.StatusSeeOther {
 		t.Errorf("another session is still good: %s", r.Status)
@@ -118,6 +127,15 @@ func TestClaim(t *testing.T) {
 	}
 	if page := text(t, claim(first, "eve@example.test", password)); !strings.Contains(page, "This link was used on") || !strings.Contains(page, "parley operator link") {
 		t.Error("a used link does not say so")
+	}
+	if page := text(t, claim(first, "ada@example.test", "a wrong password")); !strings.Contains(page, "This link was used on") {
+		t.Error("a used link with a wrong password does not say so")
+	}
+	// A double click: who has claimed is let in by the second answer, too, and is not told that
+	// somebody was here.
+	again := claim(first, "ada@example.test", password)
+	if r := w.ask("GET", "/operator", session(again), nil); r.StatusCode != http.StatusOK {
+		t.Errorf("the form sent twice: %s, then %s", again.Status, r.Status)
 	}
 	second, _, err := w.gate.MakeOperatorLink(t.Context(), w.lab.ID)
 	if err != nil {

@@ -198,6 +198,9 @@ func (s *Server) join(v *visit) error {
 		v.keep(token)
 		return v.seeOther("/sign-in/check?next=%2F")
 	}
+	if _, used := errors.AsType[*member.UsedError](err); used && v.joinedBefore(t) {
+		return nil
+	}
 	if errors.Is(err, member.ErrWrong) || errors.Is(err, member.ErrKnown) {
 		return v.seeOther(member.JoinPath(t)) // the page says what is to be done
 	}
@@ -211,4 +214,13 @@ func (s *Server) join(v *visit) error {
 		return v.wrong("join", "Join "+p.Account, p)
 	}
 	return err
+}
+
+// joinedBefore answers the form of an invitation that its own member sends a second time.
+func (v *visit) joinedBefore(t member.Token) bool {
+	l, err := v.s.Gate.OpenLink(v.context(), t, member.Invitation)
+	if v.signedIn() {
+		return v.who.Member.Email == l.Email && v.who.Role(l.AccountID) != member.None && v.seeOther("/") == nil
+	}
+	return v.arriveAgain(err, member.Credentials{Email: l.Email, Password: v.r.PostFormValue("password")})
 }

@@ -54,8 +54,15 @@ func TestInvitation(t *testing.T) {
 	if page := text(t, w.ask("GET", "/members", ben, nil)); !strings.Contains(page, "ada@example.test") || strings.Contains(page, "/members/invite") {
 		t.Error("the new member does not see the members, or may invite more")
 	}
-	if r := w.ask("POST", path, "", url.Values{"password": {password}}); r.StatusCode != http.StatusGone {
+	if r := w.ask("POST", path, "", url.Values{"password": {"somebody else’s"}}); r.StatusCode != http.StatusGone {
 		t.Errorf("a second use: %s", r.Status)
+	}
+	// A double click: the second answer lets the new member in, whether or not its browser has the first.
+	if r := w.ask("POST", path, "", url.Values{"password": {password}}); r.StatusCode != http.StatusSeeOther || session(r) == "" {
+		t.Errorf("the form sent twice: %s", r.Status)
+	}
+	if r := w.ask("POST", path, ben, url.Values{"password": {password}}); r.Header.Get("Location") != "/" {
+		t.Errorf("the form sent twice, signed in: %s", r.Status)
 	}
 	if r := w.ask("GET", path, "", nil); r.StatusCode != http.StatusGone {
 		t.Errorf("the link afterwards: %s", r.Status)

@@ -75,6 +75,17 @@ addEventListener("click", async (event) => {
   }
 });
 
+// A form is sent once: a second click would take the place of the answer that is under way, and
+// that answer may have the only copy of a session or a secret.
+const sent = new Map<EventTarget, number>();
+addEventListener("pageshow", () => sent.clear());
+addEventListener("submit", (event) => {
+  const form = event.target;
+  if (!(form instanceof HTMLFormElement) || form.method !== "post" || event.defaultPrevented) return;
+  if (event.timeStamp - (sent.get(form) ?? -Infinity) < 5000) event.preventDefault();
+  else sent.set(form, event.timeStamp);
+});
+
 // Following reads the page again every two seconds and puts its live part in the place of what is
 // there. It stops when somebody begins to work with that part, and waits while nobody looks.
 const follow = document.querySelector<HTMLInputElement>("input[data-follow]");
