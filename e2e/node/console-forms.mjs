@@ -2,7 +2,7 @@
 // it is asked of the command line.
 import { execFileSync } from "node:child_process";
 import { glance, launch, open, shots, watch } from "./browser.mjs";
-import { base, check, claim, form, heading, signIn } from "./site.mjs";
+import { base, check, claim, email, form, heading, password, signIn } from "./site.mjs";
 
 const browser = await launch();
 const parley = (...args) => {
@@ -155,6 +155,11 @@ for (const script of [true, false]) {
     const late = await page.context().request.get("/keys", { headers: { cookie: "__Host-session=" + ended[0].value }, maxRedirects: 0 });
     if (late.status() !== 303) problems.push(`the session that was ended: ${late.status()}`);
     if (keys() !== before) problems.push(`${keys() - before} keys were made`);
+    await form(page, { Email: email, Password: password }, "Sign in");
+    await heading(page, "Send it again");
+    await form(page, {}, "Send what was typed");
+    await heading(page, "after the session is ready");
+    if (keys() !== before + 1) problems.push(`${keys() - before} keys were made of one form`);
   });
   await context.close();
 }

@@ -17,6 +17,19 @@ type codePage struct {
 	Next     string
 	Recovery bool // a recovery code is asked for
 	Form     *form
+	kept
+}
+
+// doorTo is the address of the door for a sign-in that leads to next.
+func doorTo(next string) string {
+	if next == "/" {
+		return "/sign-in"
+	}
+	return "/sign-in?next=" + url.QueryEscape(next)
+}
+
+func (v *visit) codePage(recovery bool) codePage {
+	return codePage{v.next(), recovery, v.codeForm(recovery), v.keptForm()}
 }
 
 func (v *visit) codeForm(recovery bool) *form {
@@ -35,22 +48,22 @@ func (s *Server) codePage(v *visit) error {
 	case v.signedIn():
 		return v.seeOther(v.next())
 	case v.who == nil:
-		return v.seeOther("/sign-in?next=" + url.QueryEscape(v.next()))
+		return v.seeOther(doorTo(v.next()))
 	}
 	recovery := v.r.URL.Query().Has("recovery")
-	return v.page("code", "Code", codePage{v.next(), recovery, v.codeForm(recovery)})
+	return v.page("code", "Code", v.codePage(recovery))
 }
 
 func (s *Server) enterCode(v *visit) error {
-	if v.who == nil || v.signedIn() { // it took too long, or the code was entered by the click before
-		return v.seeOther("/sign-in?next=" + url.QueryEscape(v.next()))
+	if v.who == nil || v.signedIn() {
+		return v.tooLateForCode()
 	}
 	token, err := s.Gate.EnterCode(v.context(), v.who, v.value("code"), v.from())
 	if err == nil {
 		return v.welcome(token)
 	}
-	recovery := v.value("recovery") != ""
-	f := v.codeForm(recovery)
+	p := v.codePage(v.value("recovery") != "")
+	f := p.Form
 	if throttled, ok := errors.AsType[*member.ThrottledError](err); ok {
 		f.fail("code", tooManyTries(throttled))
 	} else if errors.Is(err, member.ErrWrong) {
@@ -58,7 +71,7 @@ func (s *Server) enterCode(v *visit) error {
 	} else {
 		return err
 	}
-	return v.wrong("code", "Code", codePage{v.next(), recovery, f})
+	return v.wrong("code", "Code", p)
 }
 
 // codesPage is what templates/codes.html shows.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"errors"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -14,10 +15,11 @@ type signInPage struct {
 	Form      *form
 	Passkeys  bool   // work at this address
 	Elsewhere string // where they do, if they do not here
+	kept
 }
 
 func (v *visit) signInData(f *form) signInPage {
-	p := signInPage{Next: v.next(), Form: f, Passkeys: v.passkeysHere()}
+	p := signInPage{Next: v.next(), Form: f, Passkeys: v.passkeysHere(), kept: v.keptForm()}
 	if v.s.Passkeys != nil && !p.Passkeys {
 		p.Elsewhere = v.s.PublicURL.String()
 	}
@@ -68,6 +70,9 @@ func (s *Server) signIn(v *visit) error {
 func (v *visit) arrive(token member.Token, stage member.Stage) error {
 	if stage == member.Code {
 		v.keep(token)
+		if v.keptForm().Resend != "" {
+			return v.page("code", "Code", v.codePage(false))
+		}
 		return v.seeOther("/sign-in/code?next=" + url.QueryEscape(v.next()))
 	}
 	return v.welcome(token)
@@ -87,6 +92,9 @@ func (v *visit) arriveAgain(err error, c member.Credentials) bool {
 // welcome gives the browser its session and sees whether it keeps it.
 func (v *visit) welcome(token member.Token) error {
 	v.keep(token)
+	if v.keptForm().Resend != "" {
+		return v.redirect(http.StatusTemporaryRedirect, "/resend")
+	}
 	return v.seeOther("/sign-in/check?next=" + url.QueryEscape(v.next()))
 }
 

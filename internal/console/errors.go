@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -91,12 +90,9 @@ func tooManyTries(e *member.ThrottledError) string {
 func (v *visit) fail(err error) {
 	v.err = err
 	if errors.Is(err, errSignedOut) {
-		next := "/"
-		if !v.unsafe() {
-			next = v.r.URL.RequestURI()
+		if err = v.signedOut(); err == nil {
+			return
 		}
-		_ = v.seeOther("/sign-in?next=" + url.QueryEscape(next)) // it does not fail
-		return
 	}
 	if errors.Is(err, errNoAccount) && v.who.Member.Operator {
 		if menus := v.menus(true); len(menus) > 0 {

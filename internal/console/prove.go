@@ -43,18 +43,24 @@ func (v *visit) proveData(f *form, again string) provePage {
 	if again == "" {
 		return p
 	}
-	for _, name := range slices.Sorted(maps.Keys(v.r.Form)) {
-		for _, value := range v.r.Form[name] {
-			if !slices.Contains(proofFields, name) {
-				p.Carried = append(p.Carried, carried{name, value})
-			}
-		}
-	}
+	p.Carried = carry(v.r.Form)
 	p.Next = localPath(refererPath(v.r))
 	if again == "/billing/checkout" {
 		v.maySendToPayment()
 	}
 	return p
+}
+
+// carry is the fields of a form for a page that has it wait, without those of the page itself.
+func carry(form url.Values) (fields []carried) {
+	for _, name := range slices.Sorted(maps.Keys(form)) {
+		for _, value := range form[name] {
+			if !slices.Contains(proofFields, name) {
+				fields = append(fields, carried{name, value})
+			}
+		}
+	}
+	return fields
 }
 
 // proveFirst answers a form with the question who has sent it.

@@ -50,6 +50,7 @@ func routes() []route {
 		{"GET", "/prove", forPerson, (*Server).provePage},
 		{"POST", "/prove", forPerson, (*Server).prove},
 		{"POST", "/prove/passkey", forPerson, (*Server).proveByPasskey},
+		{"POST", "/resend", forPerson, (*Server).resend},
 		{"POST", "/sign-out", forPerson, (*Server).signOut},
 		{"POST", "/switch", forPerson, (*Server).switchAccount},
 		{"POST", "/find", forPerson, (*Server).find},
