@@ -51,10 +51,13 @@ func (e *InUseError) Process() string {
 // prepare makes sure that dir exists and is closed to other users.
 func prepare(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return refuse("data_unusable", "The data directory cannot be made: "+err.Error()+".")
+		return refuse("data_unusable", "The data directory cannot be made: "+err.Error()+".", "Choose another with --data, or as data in the configuration.")
 	}
 	fi, err := os.Stat(dir)
-	if err != nil || fi.Mode().Perm()&0o077 == 0 {
+	if err != nil {
+		return err
+	}
+	if err := writable(dir); err != nil || fi.Mode().Perm()&0o077 == 0 {
 		return err
 	}
 	// A directory that is ours, or empty, is closed without asking. Any other may be
@@ -103,6 +106,9 @@ func lock(dir string) (*os.File, error) {
 		return nil, &InUseError{Dir: dir, PID: holder(f)}
 	}
 	if err := errors.Join(f.Truncate(0), writePID(f)); err != nil {
+		if errors.Is(err, syscall.ENOSPC) {
+			err = refuse("disk_full", "There is no space left on the disk of "+dir+".", "Make room, then try again.")
+		}
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

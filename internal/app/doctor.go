@@ -76,6 +76,10 @@ func (x *examination) permissions() bool {
 		x.add("directory", Wrong, x.dir+" is no directory.", "Point --data at the right one.")
 		return false
 	}
+	if e, ok := errors.AsType[*Error](writable(x.dir)); ok {
+		x.add("directory", Wrong, e.Lines[0], e.Lines[1])
+		return true
+	}
 	var open []string
 	if fi.Mode().Perm()&0o077 != 0 {
 		open = append(open, x.dir)
@@ -152,8 +156,11 @@ func (x *examination) books(ctx context.Context, running bool) {
 		x.add("books", Wrong, sentence(err), "Keep a copy of the directory, stop serving and report it; see parley ledger verify.")
 		x.proof(i.Proof, running)
 		return
-	case err != nil:
+	case errors.Is(err, store.ErrNotOurs):
 		x.add("books", Wrong, sentence(err), "Keep a copy of the directory, then restore the last backup: parley restore FILE --force")
+		return
+	case err != nil:
+		x.add("books", Wrong, "They cannot be looked at: "+sentence(err), "That need not be damage: see to the disk and the permissions of "+x.dir+" first, then look again.")
 		return
 	}
 	x.add("schema", Fine, fmt.Sprintf("Schema %d; the pages of the database are sound.", i.Schema), "")

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -80,7 +79,7 @@ func (a *App) proveWithin(ctx context.Context) (report ledger.Report, done bool,
 		return ledger.Report{}, false, nil
 	}
 	if err != nil {
-		return report, false, fmt.Errorf("the books cannot be read: %w", err)
+		return report, false, refuse("books_unreadable", "The books cannot be read: "+err.Error()+".", "Before anything else, see what is wrong:", "  parley doctor --data "+a.config.Data)
 	}
 	return report, true, nil
 }

@@ -22,7 +22,7 @@ func Restore(ctx context.Context, file, dir string, force bool) (_ store.Restore
 	if err != nil {
 		return store.Restored{}, err
 	}
-	defer func() { err = errors.Join(err, unlock(held)) }()
+	defer func() { err = errors.Join(err, giveBack(dir), unlock(held)) }()
 	r, err := store.Restore(audit.WithActor(ctx, admin.Whoami()), file, dir, force)
 	switch {
 	case errors.Is(err, store.ErrBooks):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
@@ -140,7 +141,7 @@ func (r *rooms) close() error {
 		errs = append(errs, r.db.Close())
 	}
 	if r.lock != nil {
-		errs = append(errs, unlock(r.lock))
+		errs = append(errs, giveBack(filepath.Dir(r.lock.Name())), unlock(r.lock))
 	}
 	return errors.Join(errs...)
 }
