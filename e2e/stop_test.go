@@ -140,3 +140,40 @@ func TestStop_Interrupt(t *testing.T) {
 		t.Errorf("exit code %d, want 0\n%s", code, s.Stderr())
 	}
 }
+
+// TestStop_Hangup: a terminal that is closed, or somebody who hopes for a reload, stops the
+// server in order, and no second such signal cuts what runs.
+func TestStop_Hangup(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	resp, err := openStream(t, newClient(), s, s.Key,
+		`{"model":"svc-pulse","stream":true,"max_tokens":200,"temperature":0.7,"seed":3,"messages":[{"role":"user","content":"Write a long story about a river."}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	r := bufio.NewReader(resp.Body)
+	var text strings.Builder
+	for range 2 {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString(line)
+		if err := syscall.Kill(s.Pid(), syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 5*time.Second, func() error {
+			if strings.Contains(s.Stderr(), "Stopping: ") {
+				return nil
+			}
+			return statusError(http.StatusOK)
+		})
+	}
+	if _, err := r.WriteTo(&text); err != nil || !readStream(text.String()).done {
+		t.Errorf("the stream was cut: %v after %q", err, text.String())
+	}
+	if code := s.Wait(30 * time.Second); code != 0 {
+		t.Errorf("exit code %d, want 0\n%s", code, s.Stderr())
+	}
+}

@@ -184,13 +184,20 @@ func helped(args []string) []string {
 func (e *env) watchSignals(stop context.CancelFunc) (end func()) {
 	signals := make(chan os.Signal, 3)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup wants it
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	done := make(chan struct{})
 	go func() {
 		for n := 1; ; n++ {
 			select {
 			case <-done:
 				return
-			case <-signals:
+			case s := <-signals:
+				if s == syscall.SIGHUP && n > 1 { // a terminal that is closed says so twice
+					n--
+					continue
+				}
 			}
 			switch {
 			case n == 1:
