@@ -124,12 +124,18 @@ func (r *reader) publicURL(n *yaml.Node, into **url.URL) {
 		return
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || !dialable(u) || u.User != nil || strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
 		r.problem(n, "public_url must be a scheme and a host such as https://ai.example.org, not %q.", s)
 		return
 	}
 	u.Path, u.Host = "", strings.ToLower(u.Host)
 	*into = u
+}
+
+// dialable reports whether u has a host, and no port that there cannot be.
+func dialable(u *url.URL) bool {
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	return u.Hostname() != "" && (u.Port() == "" || err == nil && port > 0)
 }
 
 // networks reads a list of networks in CIDR form and of single addresses. IPv4 that is

@@ -123,6 +123,12 @@ func TestParse_Problems(t *testing.T) {
 		{"duplicate key", "data: books\n", "data: books\nlisten: :1\n", []string{`3: key "listen" appears twice, first on line 1.`}},
 		{"duplicate id", "- {id: pro, limits: {svc-pulse: {rpm: 5, tpm: 6000}}}", "- {id: free}", []string{`8: plan free is defined twice, first on line 7.`, `19: model svc-pulse: no plan is called "pro". Defined: free.`}},
 		{"variable not set", "127.0.0.1:9090", "${NOWHERE}", []string{`1: listen: the environment variable NOWHERE is not set.`}},
+		{"variable empty", "data: books", "data: ${EMPTY}", []string{`2: data is empty, because ${EMPTY} is in the environment.`}},
+		{"no data", "data: books", `data: ""`, []string{`2: data has no value.`}},
+		{"certificate of empty variables", "cert: tls/cert.pem, key: /etc/parley/key.pem", "cert: '${EMPTY}', key: '${EMPTY}'", []string{
+			`3: tls: cert is empty, because ${EMPTY} is in the environment.`, `3: tls: key is empty, because ${EMPTY} is in the environment.`,
+		}},
+		{"no limit of a model", "{svc-pulse: {rpm: 5, tpm: 6000}}", "{svc-pulse: {}}", []string{`8: plan pro: limits: svc-pulse: no limit. Add rpm: 60`}},
 		{"variable not closed", "127.0.0.1:9090", "'${ADDR'", []string{`1: listen: "${ADDR" is not a variable. Write ${NAME}.`}},
 		{"address", "127.0.0.1:9090", "localhost", []string{`1: listen must be HOST:PORT such as 127.0.0.1:8080, not "localhost".`}},
 		{"port", "127.0.0.1:9090", "'h:99999'", []string{`1: listen must be HOST:PORT such as 127.0.0.1:8080, not "h:99999".`}},

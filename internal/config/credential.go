@@ -115,7 +115,7 @@ func (r *reader) proxy(n *yaml.Node, what string, into *Secret) {
 		return
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "http" || u.Hostname() == "" || strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || !printable(u.Host) {
+	if err != nil || u.Scheme != "http" || !dialable(u) || strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || !printable(u.Host) {
 		r.problem(n, "%s must be http, a host and a port, such as http://proxy.example:3128.", what)
 		return
 	}

@@ -91,7 +91,9 @@ func (r *reader) list(n *yaml.Node, key string, each func(*yaml.Node)) {
 }
 
 // text is the scalar's own text with variables replaced. Replacing happens after
-// YAML was parsed, so a variable's value cannot add keys.
+// YAML was parsed, so a variable's value cannot add keys. Where variables leave nothing of a
+// value, that is a problem: what stands for "none" in the file must not come from a variable
+// that was set to nothing by mistake, such as the paths of a certificate.
 func (r *reader) text(n *yaml.Node, what string) (string, bool) {
 	if n.Kind != yaml.ScalarNode {
 		r.problem(n, "%s must be a single value, found %s.", what, kind(n))
@@ -112,6 +114,10 @@ func (r *reader) text(n *yaml.Node, what string) (string, bool) {
 		}
 		return value
 	})
+	if ok && s == "" && n.Value != "" {
+		r.problem(n, "%s is empty, because %s is in the environment.", what, n.Value)
+		return "", false
+	}
 	return s, ok
 }
 

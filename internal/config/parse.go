@@ -95,7 +95,11 @@ func (r *reader) file(root *yaml.Node, c *Config) {
 	var s section
 	seen := r.fields(root, "", "Files", []field{
 		{"listen", r.address("listen", &c.Listen)},
-		{"data", r.path("data", &c.Data)},
+		{"data", func(n *yaml.Node) {
+			if r.path("data", &c.Data)(n); n.Kind == yaml.ScalarNode && n.Value == "" {
+				r.problem(n, "data has no value.")
+			}
+		}},
 		{"tls", func(n *yaml.Node) { r.tls(n, &c.TLS) }},
 		{"drain", func(n *yaml.Node) { r.drain(n, &c.Drain) }},
 		{"metrics", func(n *yaml.Node) { r.metrics(n, &c.Metrics) }},
@@ -204,10 +208,13 @@ func (r *reader) modelLimits(n *yaml.Node, where string, p *Plan, s *section) {
 			continue
 		}
 		at := where + l.Model + ": "
-		r.fields(n.Content[i+1], at, "Limits of a model", []field{
+		seen := r.fields(n.Content[i+1], at, "Limits of a model", []field{
 			{"rpm", r.integer(at+"rpm", 1, &l.RPM)},
 			{"tpm", r.integer(at+"tpm", 1, &l.TPM)},
 		})
+		if seen != nil && len(seen) == 0 {
+			r.problem(n.Content[i], "%sno limit. Add rpm: 60", at)
+		}
 		s.refs = append(s.refs, reference{n.Content[i], where, "model", l.Model})
 		p.Limits = append(p.Limits, l)
 	}

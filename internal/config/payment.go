@@ -37,12 +37,15 @@ func (r *reader) payment(n *yaml.Node, p *Payment) {
 		{"webhook_secret", func(v *yaml.Node) { r.secret(v, where+"webhook_secret", &p.WebhookSecret) }},
 		{"success_url", func(v *yaml.Node) {
 			r.str(where+"success_url", &p.SuccessURL)(v)
-			if u, err := url.Parse(p.SuccessURL); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+			if u, err := url.Parse(p.SuccessURL); err != nil || u.Scheme != "https" && u.Scheme != "http" || !dialable(u) {
 				r.problem(v, "%ssuccess_url must be http or https with a host.", where)
 			}
 		}},
 		{"prices", func(v *yaml.Node) {
 			r.list(v, where+"prices", func(item *yaml.Node) { r.topup(item, p) })
+			if v.Kind == yaml.SequenceNode && len(v.Content) == 0 {
+				r.problem(v, "%sprices is empty: nothing can be bought.", where)
+			}
 		}},
 	})
 	if seen == nil {

@@ -29,6 +29,8 @@ func TestParse_Payment(t *testing.T) {
 		{"webhook_secret: whsec_0123456789", `webhook_secret: "${EMPTY}"`, "webhook_secret is empty"},
 		{"webhook_secret: whsec_0123456789, ", "", "payment has no webhook_secret"},
 		{"secret_key: sk_test_0123456789", `secret_key: ""`, "secret_key is empty"},
+		{`[{id: small, price: price_1, credit: "2.5"}]`, `[]`, "prices is empty: nothing can be bought."},
+		{`"https://e.org/t"`, `"https://e.org:99999/t"`, "success_url must be http or https"},
 		{`"https://e.org/t"`, `"e.org"`, "success_url must be http or https"},
 		{`"2.5"`, `"0"`, "credit must be a number of IU above 0"},
 		{`, credit: "2.5"`, "", "a price needs price"},

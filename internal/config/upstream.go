@@ -162,7 +162,7 @@ func (r *reader) baseURL(n *yaml.Node, what string, u *Upstream) {
 	}
 	parsed, err := url.Parse(s)
 	switch {
-	case err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Hostname() == "":
+	case err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || !dialable(parsed):
 		r.problem(n, "%s must be http or https with a host, such as http://127.0.0.1:8000/v1.", what)
 	case parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "":
 		r.problem(n, "%s must not have a user, a query or a fragment. A key goes to api_key.", what)

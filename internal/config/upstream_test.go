@@ -82,6 +82,7 @@ func TestParse_OpenAIProblems(t *testing.T) {
 		{"no URL", url, `base_url: "http://%zz"`, []string{"6: upstream rack: base_url must be http or https with a host, such as http://127.0.0.1:8000/v1."}},
 		{"no scheme", url, "base_url: rack.example:8000", []string{"6: upstream rack: base_url must be http or https with a host, such as http://127.0.0.1:8000/v1."}},
 		{"no host", url, `base_url: "https://:8000/v1"`, []string{"6: upstream rack: base_url must be http or https with a host, such as http://127.0.0.1:8000/v1."}},
+		{"no such port", url, `base_url: "https://rack.example:99999/v1"`, []string{"6: upstream rack: base_url must be http or https with a host, such as http://127.0.0.1:8000/v1."}},
 		{"password", url, "base_url: https://u:hunter2@rack.example/v1", []string{"6: upstream rack: base_url must not have a user, a query or a fragment. A key goes to api_key."}},
 		{"query", url, "base_url: https://rack.example/v1?key=hunter2", []string{"6: upstream rack: base_url must not have a user, a query or a fragment. A key goes to api_key."}},
 		{"not public", url, "base_url: http://rack.example/v1", []string{"6: upstream rack: base_url must be https where public_only is true."}},

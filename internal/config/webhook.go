@@ -72,7 +72,7 @@ func (r *reader) webhookURL(n *yaml.Node, what string, into *string) {
 	}
 	u, err := url.Parse(s)
 	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || !dialable(u):
 		r.problem(n, "%s must be https with a host, such as https://example.org/parley.", what)
 	case u.User != nil || u.Fragment != "":
 		r.problem(n, "%s must not have a user or a fragment.", what)
