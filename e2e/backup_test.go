@@ -31,7 +31,7 @@ func TestCrash_Backup(t *testing.T) {
 	wg := w.call(t)
 	compared := 0
 	for round := range rounds {
-		eventually(t, time.Minute, func() error {
+		eventually(t, func() error {
 			if n := len(w.all()); n < (round+1)*4*witnessesCount {
 				return fmt.Errorf("%d answers", n)
 			}

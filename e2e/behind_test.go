@@ -74,7 +74,7 @@ plans:
   - {id: narrow, rpm: 120, tpm: 20000, concurrency: 8}
   - {id: bulk, rpm: 1000000, tpm: 1000000000, concurrency: 4096}
 upstreams:
-  - {id: stub, kind: openai, base_url: %q, retries: 0, timeouts: {idle: 60s}}%s
+  - {id: stub, kind: openai, base_url: %q, retries: 0, timeouts: {connect: 1m, idle: 2m}}%s
 models:
   - id: svc-pulse
     context_window: 8192

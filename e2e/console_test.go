@@ -42,7 +42,7 @@ func newSite(t *testing.T) site {
 // script runs a script; each of its lines is one test.
 func (s site) script(t *testing.T, name string, atLeast int, env ...string) {
 	t.Helper()
-	clientScript{env: append(s.env, env...), atLeast: atLeast, limit: 8 * time.Minute, saw: func(string, int) {}}.run(t, node(t, name))
+	clientScript{env: append(s.env, env...), atLeast: atLeast, limit: 12 * time.Minute, saw: func(string, int) {}}.run(t, node(t, name))
 }
 
 // inOrder wants books that balance, and no secret in the log.
@@ -133,7 +133,7 @@ func lockOut(t *testing.T, data string) func() {
 		t.Fatal(err)
 	}
 	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart, Start: 123, Len: 5}
-	eventually(t, time.Minute, func() error { return syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &lock) })
+	eventually(t, func() error { return syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &lock) })
 	return func() { f.Close() } // which gives the lock back
 }
 
@@ -149,7 +149,7 @@ func claimLink(t *testing.T, s *proc.Server) string {
 		t.Fatal(err)
 	}
 	// What was printed may still be on its way through the pipe.
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		if !strings.Contains(s.Stdout(), first.Console) || !strings.Contains(first.Console, "/claim#") {
 			return fmt.Errorf("the link %q is not what was printed:\n%s", first.Console, s.Stdout())
 		}

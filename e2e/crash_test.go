@@ -28,7 +28,7 @@ const (
 type deaths struct {
 	kills, local              int
 	lost, double, wrong       int
-	unresolved                int // calls still held 2 s after a start
+	unresolved                int // calls still held after a start
 	unbalanced, checks        int
 	recovered, voided         int64
 	compared                  int // recovered streams whose client saw text
@@ -69,6 +69,13 @@ func TestCrash(t *testing.T) {
 			d.local++
 		}
 		<-time.After(life)
+		// On a slow machine it lives until there is something to lose.
+		eventually(t, func() error {
+			if whole, streams := w.heard(); whole <= d.kills || streams <= d.kills {
+				return fmt.Errorf("%d whole answers and %d streams in %d lives", whole, streams, d.kills)
+			}
+			return nil
+		})
 		w.at.Store(nil)
 		s.Kill()
 		died := time.Now()
@@ -108,21 +115,10 @@ func (d *deaths) started(local bool, took time.Duration) {
 func (d *deaths) inspect(t *testing.T, db *sql.DB, died time.Time, w *witnesses) {
 	t.Helper()
 	ctx := t.Context()
-	deadline := time.Now().Add(2 * time.Second)
-	for {
-		n, err := count(db, `SELECT count(*) FROM hold WHERE created_at <= ?`, died.UnixMicro())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			d.unresolved += int(n)
-			t.Errorf("kill %d: %d calls are held 2 s after the start", d.kills, n)
-			break
-		}
-		<-time.After(20 * time.Millisecond)
+	n, err := count(db, `SELECT count(*) FROM hold WHERE created_at <= ?`, died.UnixMicro())
+	if err != nil || n != 0 {
+		d.unresolved += int(n)
+		t.Errorf("kill %d: %d calls are held after the start: %v", d.kills, n, err)
 	}
 	for _, e := range w.take() {
 		c, err := chargesOf(ctx, db, e.requestID)
@@ -139,7 +135,7 @@ func (d *deaths) inspect(t *testing.T, db *sql.DB, died time.Time, w *witnesses)
 			}
 		}
 	}
-	n, err := count(db, unbalanced)
+	n, err = count(db, unbalanced)
 	if err != nil || n != 0 {
 		d.unbalanced++
 		t.Errorf("kill %d: %d accounts are not the sum of their charges: %v", d.kills, n, err)
@@ -234,7 +230,7 @@ func (d *deaths) judge(t *testing.T) {
 	row("streams cut after text", d.cut)
 	row("recovered at a start, voided", fmt.Sprintf("%d, %d", d.recovered, d.voided))
 	row("lost, double, wrong", fmt.Sprintf("%d, %d, %d", d.lost, d.double, d.wrong))
-	row("unresolved 2 s after a start", d.unresolved)
+	row("unresolved after a start", d.unresolved)
 	row("starts whose accounts were not the sum of their charges", d.unbalanced)
 	row("integrity_check and full comparison, times", d.checks+1)
 	row("recovered streams compared with their client", d.compared)

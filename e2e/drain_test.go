@@ -17,17 +17,17 @@ import (
 // still served; then new ones are turned away; every stream comes to its end and is charged.
 func TestStop_Under500(t *testing.T) {
 	t.Parallel()
-	const streams, words = 500, 100
+	const streams, words = 500, 50
 	p := startStub(t)
-	s := behind(t, p, "drain: {delay: 2s, limit: 2m}")
+	s := behind(t, p, "drain: {delay: 10s, limit: 10m}")
 	secret, _ := account(t, s, "many", "bulk", "100000")
-	client := &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: streams}}
+	client := &http.Client{Timeout: 10 * time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: streams}}
 	log := make([]entry, streams)
 	var heard atomic.Int64
 	var wg sync.WaitGroup
 	for i := range streams {
 		wg.Go(func() {
-			resp, err := openStream(t, client, s, secret, tell("svc-pulse", withUsage, fmt.Sprintf("words=%d pace=100ms", words)))
+			resp, err := openStream(t, client, s, secret, tell("svc-pulse", withUsage, fmt.Sprintf("words=%d pace=100ms hold", words)))
 			if err != nil {
 				t.Error(err)
 				return
@@ -43,24 +43,24 @@ func TestStop_Under500(t *testing.T) {
 			log[i] = entry{requestID: resp.Header.Get("X-Request-Id"), completionID: st.chunks[0].ID, complete: true, usage: st.usage, pieces: words}
 		})
 	}
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		if n := heard.Load(); n < streams {
 			return fmt.Errorf("%d streams have begun", n)
 		}
 		return nil
 	})
-	running := p.Running()
+	if n := p.Running(); n != streams {
+		t.Errorf("%d streams run, want %d", n, streams)
+	}
 	s.Terminate()
 	told := time.Now()
 	readinessFirst(t, s, secret)
+	p.Release()
 	wg.Wait()
-	if code := s.Wait(time.Minute); code != 0 {
+	if code := s.Wait(); code != 0 {
 		t.Errorf("exit code %d\n%s", code, s.Stderr())
 	}
-	t.Logf("%d streams ran when told to stop; it took %v", running, time.Since(told).Round(time.Millisecond))
-	if running < streams*9/10 {
-		t.Errorf("only %d streams ran: the test proves little", running)
-	}
+	t.Logf("%d streams ran when told to stop; it took %v", streams, time.Since(told).Round(time.Millisecond))
 	if n, err := count(openBooks(t, s.Options.Data), `SELECT count(*) FROM hold`); n != 0 || err != nil {
 		t.Errorf("%d calls are still held, %v", n, err)
 	}
@@ -73,14 +73,14 @@ func TestStop_Under500(t *testing.T) {
 // readinessFirst wants /readyz to fail while calls are still answered, and refusals only later.
 func readinessFirst(t *testing.T, s *proc.Server, secret string) {
 	t.Helper()
-	eventually(t, 5*time.Second, func() error {
+	eventually(t, func() error {
 		if a := call(t, s, http.MethodGet, "/readyz"); a.Status == http.StatusOK {
 			return statusError(a.Status)
 		}
 		return nil
 	})
 	wantCompletion(t, post(t, s, secret, tell("svc-pulse", "", "words=1")))
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, func() error {
 		a, err := tryPost(t, newClient(), s, secret, tell("svc-pulse", "", "words=1"))
 		if err == nil && a.Status == http.StatusOK {
 			return statusError(a.Status)
@@ -92,11 +92,13 @@ func readinessFirst(t *testing.T, s *proc.Server, secret string) {
 	})
 }
 
-// TestStream_KeepAlive is wire.md 71: a provider that says nothing for 40 s does not look dead.
+// TestStream_KeepAlive is wire.md 71: a provider that says nothing until two empty chunks have come
+// does not look dead.
 func TestStream_KeepAlive(t *testing.T) {
 	t.Parallel()
-	s := behind(t, startStub(t), "")
-	resp, err := openStream(t, newClient(), s, s.Key, tell("svc-pulse", withUsage, "words=3 silent=40s"))
+	p := startStub(t)
+	s := behind(t, p, "")
+	resp, err := openStream(t, newClient(), s, s.Key, tell("svc-pulse", withUsage, "words=3 hold"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,16 +115,21 @@ func TestStream_KeepAlive(t *testing.T) {
 				empty = append(empty, time.Since(begun))
 			}
 		}
+		if len(empty) == 2 {
+			p.Release()
+		}
 	}
 	st := readStream(text.String())
 	if !st.done || st.text != " yes yes yes" || st.usage == nil || st.usage.Completion != 3 {
 		t.Errorf("done %v, text %q, usage %+v", st.done, st.text, st.usage)
 	}
-	if len(empty) != 2 {
-		t.Fatalf("%d empty chunks in 40 s, want 2: %v", len(empty), empty)
+	// Its provider would have been given up after two minutes. How late a chunk may be is told in
+	// internal/chat, where no machine can make it late.
+	if len(empty) < 2 {
+		t.Fatalf("%d empty chunks, want 2: %v", len(empty), empty)
 	}
-	for i, at := range empty {
-		if want := time.Duration(i+1) * 15 * time.Second; at < want-2*time.Second || at > want+4*time.Second {
+	for i, at := range empty[:2] {
+		if want := time.Duration(i+1) * 15 * time.Second; at < want-2*time.Second {
 			t.Errorf("the empty chunk %d came after %v, want %v", i, at, want)
 		}
 	}

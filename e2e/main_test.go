@@ -194,9 +194,9 @@ type answer struct {
 	Body   []byte
 }
 
-// client has no shared pool: a test that cuts connections must not disturb another.
+// newClient has no shared pool: a test that cuts connections must not disturb another.
 func newClient() *http.Client {
-	return &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+	return &http.Client{Timeout: 10 * time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 }
 
 var httpClient = newClient()
@@ -333,10 +333,14 @@ func wantCompletion(t *testing.T, a answer) completion {
 	return c
 }
 
-// eventually polls check until it returns nil, and fails with its last error after limit.
-func eventually(t *testing.T, limit time.Duration, check func() error) {
+// patience is how long a test waits for what must come. It only ends a test that fails, so it is
+// long: the machine may stand still for seconds, and much else may run on it.
+const patience = 3 * time.Minute
+
+// eventually polls check until it returns nil, and fails with its last error when patience is over.
+func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(limit)
+	deadline := time.Now().Add(patience)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -345,7 +349,7 @@ func eventually(t *testing.T, limit time.Duration, check func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("still after %v: %v", limit, err)
+			t.Fatalf("still after %v: %v", patience, err)
 		}
 		<-tick.C
 	}

@@ -166,11 +166,12 @@ func checkToolLoop(t *testing.T, model string, get func(openai.ChatCompletionNew
 	}
 }
 
-// checkLeave closes a stream; the provider must lose its connection at once.
+// checkLeave closes streams; the provider must lose its connection at once. A busy machine may delay
+// some, so it is tried until it was quick, at most twelve times, and most of the time it is not late.
 func checkLeave(t *testing.T, r *remote, client *openai.Client) {
 	t.Helper()
-	var quickest time.Duration
-	for i := range 3 {
+	var all []time.Duration
+	for i := range 12 {
 		p := ask("endless")
 		text := fmt.Sprintf("leave %d", i)
 		p.Messages = append(p.Messages, openai.UserMessage(text))
@@ -181,7 +182,7 @@ func checkLeave(t *testing.T, r *remote, client *openai.Client) {
 		at := time.Now()
 		stream.Close()
 		var took time.Duration
-		eventually(t, 2*time.Second, func() error {
+		eventually(t, func() error {
 			for _, c := range r.provider.Calls() {
 				if c.Text == text && !c.Gone.IsZero() {
 					took = c.Gone.Sub(at)
@@ -190,11 +191,11 @@ func checkLeave(t *testing.T, r *remote, client *openai.Client) {
 			}
 			return errors.New("the provider is still asked")
 		})
-		if i == 0 || took < quickest {
-			quickest = took
+		all = append(all, took)
+		slices.Sort(all)
+		if len(all) >= 3 && all[0] < 100*time.Millisecond && all[len(all)/2] < 2*time.Second {
+			return
 		}
 	}
-	if quickest >= 100*time.Millisecond {
-		t.Errorf("the provider lost its connection %v after the client left", quickest)
-	}
+	t.Errorf("the provider lost its connection %v after the client left", all)
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/parley-ai/parley/e2e/proc"
 	"github.com/parley-ai/parley/e2e/provider"
@@ -40,9 +39,9 @@ func remoteConfig(p *provider.Provider, keys string) string {
   - {id: pro}
   - {id: narrow, concurrency: 1}
 upstreams:
-  - {id: patient, kind: openai, base_url: %q, api_key: sk-provider, retries: 2%s}
-  - {id: plain, kind: openai, base_url: %q, retries: 0, timeouts: {connect: 30s, first_token: 30s}%s}
-  - {id: hasty, kind: openai, base_url: %q, retries: 0, timeouts: {first_token: 300ms}%s}
+  - {id: patient, kind: openai, base_url: %q, api_key: sk-provider, retries: 2, timeouts: {connect: 1m}%s}
+  - {id: plain, kind: openai, base_url: %q, retries: 0, timeouts: {connect: 1m}%s}
+  - {id: hasty, kind: openai, base_url: %q, retries: 0, timeouts: {connect: 1m, first_token: 300ms}%s}
 models:
 `, p.URL, keys, p.URL, keys, p.URL, keys)
 	model := func(id, upstream, script, plans string) {
@@ -117,7 +116,7 @@ func (c *receipt) price() *big.Rat {
 func (r *remote) checkReceipts(t *testing.T) {
 	t.Helper()
 	var all []receipt
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, func() error {
 		all = nil
 		for _, name := range []string{"rich", "free", "poor", "narrow"} {
 			all = append(all, runJSON[[]receipt](t, r.Server, "receipts", "--account", name, "--limit", "1000")...)

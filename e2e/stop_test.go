@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/parley-ai/parley/e2e/proc"
 )
@@ -32,7 +31,7 @@ func TestStop_Drains(t *testing.T) {
 		text.WriteString(line)
 	}
 	s.Terminate()
-	eventually(t, 5*time.Second, func() error {
+	eventually(t, func() error {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/readyz", nil)
 		if err != nil {
 			return err
@@ -57,7 +56,7 @@ func TestStop_Drains(t *testing.T) {
 	if !st.done || st.usage == nil || st.finish == "" {
 		t.Errorf("the stream did not complete: done %v, usage %v, finish %q", st.done, st.usage, st.finish)
 	}
-	if code := s.Wait(30 * time.Second); code != 0 {
+	if code := s.Wait(); code != 0 {
 		t.Errorf("exit code %d, want 0\n%s", code, s.Stderr())
 	}
 	again, err := proc.Start(s.Options)
@@ -80,7 +79,7 @@ func TestStop_Twice(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	resp, err := openStream(t, newClient(), s, s.Key,
-		`{"model":"svc-pulse","stream":true,"max_tokens":2000,"temperature":0.7,"seed":3,"messages":[{"role":"user","content":"Write a very long story about a river."}]}`)
+		`{"model":"svc-pulse","stream":true,"max_tokens":2000,"temperature":0.7,"seed":3`+endless+`,"messages":[{"role":"user","content":"Write a very long story about a river."}]}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,9 +93,8 @@ func TestStop_Twice(t *testing.T) {
 		}
 		text.WriteString(line)
 	}
-	at := time.Now()
 	s.Terminate()
-	eventually(t, 5*time.Second, func() error {
+	eventually(t, func() error {
 		// The first must have been taken before the second is sent, or they are one signal.
 		if strings.Contains(strings.ToLower(s.Stdout()+s.Stderr()), "stopping") {
 			return nil
@@ -104,11 +102,8 @@ func TestStop_Twice(t *testing.T) {
 		return statusError(http.StatusOK)
 	})
 	s.Terminate()
-	if code := s.Wait(20 * time.Second); code != 130 {
+	if code := s.Wait(); code != 130 {
 		t.Errorf("exit code %d after two signals, want 130\n%s", code, s.Stderr())
-	}
-	if took := time.Since(at); took > 15*time.Second {
-		t.Errorf("it took %v", took)
 	}
 	_, cut := r.WriteTo(&text)
 	st := readStream(text.String())
@@ -136,7 +131,7 @@ func TestStop_Interrupt(t *testing.T) {
 	if err := syscall.Kill(s.Pid(), syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if code := s.Wait(30 * time.Second); code != 0 {
+	if code := s.Wait(); code != 0 {
 		t.Errorf("exit code %d, want 0\n%s", code, s.Stderr())
 	}
 }

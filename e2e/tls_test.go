@@ -175,7 +175,7 @@ func TestTLS_NotReached(t *testing.T) {
 	upstreams := map[string]string{}
 	for name, c := range cases {
 		if name != "silent" {
-			c.keys += ", timeouts: {connect: 20s}"
+			c.keys += ", timeouts: {connect: 1m}"
 		}
 		upstreams[name] = fmt.Sprintf("base_url: %q, retries: 1%s", c.url, c.keys)
 	}
@@ -188,7 +188,7 @@ func TestTLS_NotReached(t *testing.T) {
 			if strings.Contains(strings.ToLower(e.Error.Message), "tls") || strings.Contains(e.Error.Message, "127.0.0.1") {
 				t.Errorf("%s: the caller is told %q", name, e.Error.Message)
 			}
-			eventually(t, 10*time.Second, func() error {
+			eventually(t, func() error {
 				if log := s.Stderr()[before:]; !strings.Contains(log, c.says) {
 					return fmt.Errorf("%s: the log has no %q: %s", name, c.says, log)
 				}
@@ -200,7 +200,7 @@ func TestTLS_NotReached(t *testing.T) {
 	for range 5 {
 		post(t, s.Server, s.key, tell("expired", "", "words=3"))
 	}
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, func() error {
 		for line := range strings.Lines(s.Stderr()) {
 			if strings.Contains(line, "target ejected") && strings.Contains(line, "expired/m") && strings.Contains(line, "certificate has expired") {
 				return nil
@@ -223,7 +223,7 @@ func TestTLS_NotReached(t *testing.T) {
 // receipts are all there are, when no call runs any more.
 func (s *overTLS) receipts(t *testing.T) (all []receipt) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, func() error {
 		all = runJSON[[]receipt](t, s.Server, "receipts", "--account", "Lab", "--limit", "1000")
 		for _, r := range all {
 			if r.State == "running" {
@@ -243,8 +243,8 @@ func TestTLS_Connections(t *testing.T) {
 	p := stub.StartTLS(a.serves(t, "127.0.0.1", time.Hour))
 	t.Cleanup(p.Close)
 	s := startOverTLS(t, map[string]string{
-		"once": fmt.Sprintf("base_url: %q, retries: 0, timeouts: {connect: 20s}", p.URL), // SSL_CERT_FILE
-		"more": fmt.Sprintf("base_url: %q, retries: 1, timeouts: {connect: 20s}, ca_file: %q", strings.TrimSuffix(p.URL, "/v1"), a.file),
+		"once": fmt.Sprintf("base_url: %q, retries: 0, timeouts: {connect: 1m}", p.URL), // SSL_CERT_FILE
+		"more": fmt.Sprintf("base_url: %q, retries: 1, timeouts: {connect: 1m}, ca_file: %q", strings.TrimSuffix(p.URL, "/v1"), a.file),
 	}, "SSL_CERT_FILE="+a.file, "SSL_CERT_DIR=/none")
 	ask := func(model, fields, order string) {
 		t.Helper()
@@ -266,7 +266,7 @@ func TestTLS_Connections(t *testing.T) {
 		for range 3 {
 			before := p.HungUp()
 			ask("once", "", "hangup="+how)
-			eventually(t, 10*time.Second, func() error {
+			eventually(t, func() error {
 				if p.HungUp() == before {
 					return fmt.Errorf("the connection still stands after %s", how)
 				}

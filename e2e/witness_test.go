@@ -193,11 +193,24 @@ func (w *witnesses) all() []entry {
 	return slices.Clip(w.log)
 }
 
+// heard is how many whole answers and whole streams there are so far.
+func (w *witnesses) heard() (whole, streams int) {
+	for _, e := range w.all() {
+		switch {
+		case e.complete && e.streamed:
+			streams++
+		case e.complete:
+			whole++
+		}
+	}
+	return whole, streams
+}
+
 // end lets the last server answer some more, and the clients go home.
 func (w *witnesses) end(t *testing.T, wg *sync.WaitGroup) {
 	t.Helper()
 	before := len(w.all())
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		if n := len(w.all()) - before; n < witnessesCount {
 			return fmt.Errorf("%d answers after the last start", n)
 		}

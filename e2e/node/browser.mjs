@@ -11,7 +11,7 @@ const rules = (...values) => ({ type: "rule", values });
 
 export const launch = () =>
   chromium.launch({
-    executablePath: process.env.CHROMIUM,
+    executablePath: process.env.CHROMIUM, timeout: 180_000,
     args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP plain.example 127.0.0.1"],
   });
 
@@ -21,7 +21,7 @@ export const forbidden = { violations: 0, elsewhere: 0 };
 // open makes a context: a browser of somebody who has never been here.
 export const open = async (browser, base, more = {}) => {
   const context = await browser.newContext({ baseURL: base, viewport: { width: 1280, height: 860 }, ...more });
-  context.setDefaultTimeout(60_000);
+  context.setDefaultTimeout(120_000);
   await context.addInitScript(() =>
     document.addEventListener("securitypolicyviolation", (e) => console.debug(`Content Security Policy: ${e.violatedDirective} ${e.blockedURI}`)),
   );

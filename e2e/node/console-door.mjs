@@ -128,8 +128,8 @@ await check("one-time codes and a recovery code", async (problems) => {
   await benPage.locator(".err").waitFor();
   if ((await secret()) !== shared) problems.push("after a wrong code the secret is another, which no app has");
   await glance(benPage, problems, shots("codes-wrong"));
-  const step = Math.floor(Date.now() / 30_000);
-  await form(benPage, { Code: oneTime(shared, step) }, "Turn codes on");
+  const step = () => Math.floor(Date.now() / 30_000);
+  await form(benPage, { Code: oneTime(shared, step()) }, "Turn codes on");
   const recovery = (await benPage.locator("#recovery").textContent()).trim().split("\n");
   if (recovery.length !== 10) problems.push(`${recovery.length} recovery codes`);
   await glance(benPage, problems, shots("recovery-codes"));
@@ -147,7 +147,7 @@ await check("one-time codes and a recovery code", async (problems) => {
   await page.waitForURL(at("/sign-in")); // half a sign-in opens nothing
   await half();
   await glance(page, problems, shots("code"));
-  await form(page, { Code: oneTime(shared, step + 1) }, "Sign in"); // the app's clock is ahead
+  await form(page, { Code: oneTime(shared, step() + 1) }, "Sign in"); // the app's clock is ahead
   await page.waitForURL(at("/members"));
   await page.getByRole("button", { name: "Sign out" }).click();
   for (const good of [true, false]) {

@@ -2,7 +2,8 @@
 // first one, so that a new page is checked by being linked. Each line "ok NAME" or "not ok NAME: why" is one test.
 import fs from "node:fs";
 import { forbidden, glance, launch, look, open, shots, still, walk, watch, weight } from "./browser.mjs";
-import { base, call, check, claim, email, form, heading, password, signIn } from "./site.mjs";
+import { until } from "./check.mjs";
+import { at, base, call, check, claim, email, form, heading, password, signIn } from "./site.mjs";
 
 const browser = await launch();
 const context = (more) => open(browser, base, more);
@@ -251,7 +252,7 @@ await check("single keys", async (problems) => {
   await list.getByText("API keys").waitFor();
   await glance(page, problems, shots("single-keys"));
   await page.keyboard.press("Escape");
-  if (await list.count()) problems.push("Escape does not close the list");
+  await list.waitFor({ state: "hidden" });
   await page.keyboard.press("/");
   await page.keyboard.type("?");
   if (await list.count()) problems.push("a field opens the list");
@@ -267,10 +268,10 @@ await check("menu on a phone", async (problems) => {
   await page.setViewportSize({ width: 390, height: 800 });
   await page.goto("/security");
   await page.getByRole("button", { name: "Menu" }).click();
+  await page.locator(".side:popover-open").waitFor();
   await page.screenshot({ path: `${shots("menu")}.390.light.png` });
-  if (!(await page.locator(".side:popover-open").count())) problems.push("it does not open");
   await page.keyboard.press("Escape");
-  if (await page.locator(".side:popover-open").count()) problems.push("Escape does not close it");
+  await page.locator(".side:popover-open").waitFor({ state: "detached" });
   await page.close();
 });
 
@@ -286,11 +287,12 @@ await check("without script", async (problems) => {
   await page.goto("/security");
   await page.getByLabel("Dark").check();
   await page.getByRole("button", { name: "Save" }).click();
-  if ((await page.locator("html").getAttribute("data-theme")) !== "dark") problems.push("the theme was not kept");
+  await page.locator("html[data-theme=dark]").waitFor();
   await page.getByLabel("As the system has it").check();
   await page.getByRole("button", { name: "Save" }).click();
+  await page.locator("html[data-theme=dark]").waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Sign out" }).click();
-  if (new URL(page.url()).pathname !== "/sign-in") problems.push(`signing out leads to ${page.url()}`);
+  await page.waitForURL(at("/sign-in"));
   await page.goto("/security");
   if (!new URL(page.url()).pathname.startsWith("/sign-in")) problems.push("the session is still good");
 });
@@ -337,7 +339,7 @@ await check("the policy is kept and bites", async (problems) => {
       document.body.append(s);
     } catch {} // trusted types may throw
   });
-  for (let n = 0; n < 100 && forbidden.violations - violations < 3; n++) await page.waitForTimeout(20);
+  await until("the reports", () => forbidden.violations - violations >= 3).catch((e) => problems.push(e.message));
   if (forbidden.violations - violations < 3 || forbidden.elsewhere !== elsewhere || (await page.evaluate(() => window.bad))) {
     problems.push(`${forbidden.violations - violations} of 3 breaches were reported, ${forbidden.elsewhere - elsewhere} requests left: ${found}`);
   }

@@ -32,8 +32,6 @@ type Options struct {
 	Env []string
 	// Stdin is what commands of Run read.
 	Stdin string
-	// Patience is how long Start waits for the server to be ready; 0 is one minute.
-	Patience time.Duration
 }
 
 // Server is a running process.
@@ -53,6 +51,9 @@ type Server struct {
 
 // ErrEnded is wrapped by the error of Start when the process ended before it was ready.
 var ErrEnded = errors.New("the server ended before it was ready")
+
+// patience is how long everything here waits for a process.
+const patience = 3 * time.Minute
 
 var ready = regexp.MustCompile(`Ready on (https?://\S+) after`)
 
@@ -80,10 +81,6 @@ func Start(o Options) (*Server, error) {
 		close(s.ended)
 	}()
 
-	patience := o.Patience
-	if patience == 0 {
-		patience = time.Minute
-	}
 	deadline := time.After(patience)
 	for {
 		changed, changedErr := s.out.changed(), s.err.changed()
@@ -137,12 +134,13 @@ func (s *Server) Kill() {
 // Terminate sends SIGTERM and returns at once.
 func (s *Server) Terminate() { _ = s.cmd.Process.Signal(syscall.SIGTERM) }
 
-// Wait returns the exit code when the server ends; after limit it is killed and the result is -1.
-func (s *Server) Wait(limit time.Duration) int {
+// Wait returns the exit code when the server ends; after three minutes it is killed and the result
+// is -1.
+func (s *Server) Wait() int {
 	select {
 	case <-s.ended:
 		return s.code
-	case <-time.After(limit):
+	case <-time.After(patience):
 		s.Kill()
 		return -1
 	}
@@ -151,7 +149,7 @@ func (s *Server) Wait(limit time.Duration) int {
 // Stop asks the server to end in order and returns its exit code.
 func (s *Server) Stop() int {
 	s.Terminate()
-	return s.Wait(time.Minute)
+	return s.Wait()
 }
 
 // Result is what a command left behind.
@@ -160,9 +158,9 @@ type Result struct {
 	Stdout, Stderr string
 }
 
-// Run executes `parley args...` on the data directory of o and waits at most a minute.
+// Run executes `parley args...` on the data directory of o and waits at most three minutes.
 func Run(o Options, args ...string) Result {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if o.Data != "" {
 		args = append(args, "--data", o.Data)

@@ -14,7 +14,7 @@ import (
 )
 
 // Patience bounds every wait of a script: a test that fails does not hang.
-const Patience = 20 * time.Second
+const Patience = 3 * time.Minute
 
 // Provider is a running server.
 type Provider struct {

@@ -30,6 +30,8 @@ type Server struct {
 	conns     atomic.Int64
 	hungUp    atomic.Int64
 	seen      sync.Map // texts that came with hangup
+	released  chan struct{}
+	release   sync.Once
 }
 
 // Start runs a provider until Close.
@@ -37,7 +39,7 @@ func Start() *Server { return StartTLS(nil) }
 
 // StartTLS is Start over TLS with that configuration, over plain HTTP without one.
 func StartTLS(config *tls.Config) *Server {
-	s := &Server{}
+	s := &Server{released: make(chan struct{})}
 	s.server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	s.server.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes fail on purpose
 	s.server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
@@ -60,6 +62,9 @@ func (s *Server) Close() {
 	s.server.CloseClientConnections()
 	s.server.Close()
 }
+
+// Release lets the calls go on that hold, and those that come later.
+func (s *Server) Release() { s.release.Do(func() { close(s.released) }) }
 
 // Running is how many calls are being answered.
 func (s *Server) Running() int64 { return s.running.Load() }
@@ -84,12 +89,13 @@ type order struct {
 	words   int           // events with a word each
 	pace    time.Duration // between them
 	silent  time.Duration // once, after the first
+	hold    bool          // after the first, until Release
 	usage   string        // "none", or counts that are told whatever they are
 	hostile string        // a way to misbehave
 	hangUp  string        // a way to end the connection
 }
 
-// parse reads orders such as "words=5 pace=2ms".
+// parse reads orders such as "words=5 pace=2ms hold".
 func parse(text string) order {
 	o := order{words: 3}
 	for field := range strings.FieldsSeq(text) {
@@ -101,6 +107,8 @@ func parse(text string) order {
 			o.pace, _ = time.ParseDuration(value)
 		case "silent":
 			o.silent, _ = time.ParseDuration(value)
+		case "hold":
+			o.hold = true
 		case "usage":
 			o.usage = value
 		case "hostile":
@@ -138,15 +146,23 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		o.words, finish = req.MaxTokens, "length"
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	if !answer(w, r, o, finish) {
+	if !s.answer(w, r, o, finish) {
 		s.cancelled.Add(1)
 	}
 }
 
 // answer says the words and reports whether the caller heard them all.
-func answer(w http.ResponseWriter, r *http.Request, o order, finish string) bool {
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, o order, finish string) bool {
 	rc := http.NewResponseController(w)
 	for i := range o.words {
+		if i == 1 && o.hold {
+			_ = rc.Flush()
+			select {
+			case <-s.released:
+			case <-r.Context().Done():
+				return false
+			}
+		}
 		wait := o.pace
 		if i == 1 && o.silent > 0 {
 			wait = o.silent
