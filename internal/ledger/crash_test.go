@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 // victim runs calls until it is killed and tells of each, on standard output, what a
 // caller would have seen by then: "charge ID AMOUNT" for an answer that was released
-// whole, "part ID TOKENS" for tokens of a stream.
+// whole, "part ID TOKENS" for tokens of a stream; and "period ID NUMBER" when one has begun.
 func victim(dir string) {
 	b := open(new(testing.T), dir, nil)
 	totals, err := b.db.Totals(context.Background())
@@ -65,7 +65,9 @@ func renew(b *books, account string) {
 		}
 		if err = b.Turn(context.Background(), t); err == nil {
 			s = t.Next
-			_, err = b.ExpireDue(context.Background(), s.Start)
+			if _, err = b.ExpireDue(context.Background(), s.Start); err == nil {
+				fmt.Printf("period %s %d\n", account, s.Period)
+			}
 		}
 	}
 	panic(err)
@@ -150,7 +152,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// kill runs a victim for about d from its first answer on and returns what was seen.
+// kill runs a victim until an answer, a part of a stream and a new period were seen, and about d
+// longer, and returns what was seen.
 func kill(t *testing.T, dir string, d time.Duration) (charged, delivered map[string]int64) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -169,17 +172,23 @@ func kill(t *testing.T, dir string, d time.Duration) (charged, delivered map[str
 	}
 	charged, delivered = map[string]int64{}, map[string]int64{}
 	var timer sync.Once
+	period := false
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		timer.Do(func() { time.AfterFunc(d, func() { cmd.Process.Kill() }) })
 		var what, id string
 		var n int64
 		if k, _ := fmt.Sscanf(lines.Text(), "%s %s %d", &what, &id, &n); k != 3 {
 			continue // cut off by the kill
 		}
-		if what == "charge" {
+		switch what {
+		case "charge":
 			charged[id] = n
-		} else {
+		case "part":
 			delivered[id] = n
+		case "period":
+			period = true
+		}
+		if period && len(charged) > 0 && len(delivered) > 0 {
+			timer.Do(func() { time.AfterFunc(d, func() { cmd.Process.Kill() }) })
 		}
 	}
 	_ = cmd.Wait() // it was killed
