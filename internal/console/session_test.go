@@ -154,6 +154,8 @@ func TestProof_Throttle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ada := w.person("ada@example.test", false, w.lab, member.Owner)
+	now := time.Now()
+	w.gate.Now = func() time.Time { return now }
 	for range 5 {
 		if r := w.ask("POST", "/prove", ada, url.Values{"password": {"wrong wrong wrong"}}); session(r) != "" {
 			t.Fatal("a wrong password is a proof")

@@ -133,9 +133,11 @@ func TestUsage_Sort(t *testing.T) {
 	token := w.person("ada@example.test", false, w.lab, member.Owner)
 	w.grant(w.lab, ledger.Grant{Amount: money.IU})
 	few, many := w.makeKey(w.lab, "costly"), w.makeKey(w.lab, "cheap")
-	w.call(few, "svc-titan", time.Now(), ledger.Outcome{PromptTokens: 1000})
+	now := time.Now() // for all: a day may end during the test
+	w.gate.Now = func() time.Time { return now }
+	w.call(few, "svc-titan", now, ledger.Outcome{PromptTokens: 1000})
 	for range 3 {
-		w.call(many, "svc-titan", time.Now(), ledger.Outcome{PromptTokens: 1})
+		w.call(many, "svc-titan", now, ledger.Outcome{PromptTokens: 1})
 	}
 	for query, first := range map[string]string{"": "costly", "&sort=calls": "cheap", "&sort=calls&dir=asc": "costly", "&sort=spend&dir=asc": "cheap"} {
 		page := text(t, w.ask("GET", "/usage?range=today&by=key"+query, token, nil))
@@ -156,8 +158,10 @@ func TestUsage_Members(t *testing.T) {
 	ada := w.person("ada@example.test", false, w.lab, member.Owner)
 	ben := w.person("ben@example.test", false, w.lab, member.Regular)
 	w.grant(w.lab, ledger.Grant{Amount: money.IU})
+	now := time.Now() // for all: a month may end during the test
+	w.gate.Now = func() time.Time { return now }
 	for _, k := range []apikey.Key{w.key(ada, "one"), w.key(ada, "two"), w.key(ben, "three"), w.makeKey(w.lab, "four")} {
-		w.call(k, "svc-titan", time.Now(), ledger.Outcome{PromptTokens: 10})
+		w.call(k, "svc-titan", now, ledger.Outcome{PromptTokens: 10})
 	}
 	page := text(t, w.ask("GET", "/usage?by=member", ada, nil))
 	_, table, _ := strings.Cut(page, "Usage by member")
