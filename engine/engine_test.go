@@ -77,7 +77,7 @@ func collect(seq iter.Seq2[engine.Token, error]) (text string, last engine.Token
 // until waits for a condition that other goroutines bring about.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); runtime.Gosched() {
+	for end := time.Now().Add(3 * time.Minute); !ok(); runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s", what)
 		}

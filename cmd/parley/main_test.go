@@ -69,7 +69,7 @@ func lock(ts *testscript.TestScript, _ bool, args []string) {
 func await(ts *testscript.TestScript, _ bool, args []string) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(30 * time.Second)
+	late := time.After(3 * time.Minute)
 	for {
 		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
 			return

@@ -396,7 +396,7 @@ func (d *door) dial(t testing.TB) net.Conn {
 	c, err := net.Dial("tcp", strings.TrimPrefix(d.URL, "http://"))
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
-	must(t, c.SetDeadline(time.Now().Add(30*time.Second))) // of a test that hangs
+	must(t, c.SetDeadline(time.Now().Add(3*time.Minute))) // of a test that hangs
 	return c
 }
 

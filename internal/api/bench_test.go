@@ -168,7 +168,7 @@ func TestChunkAllocs_Upstream(t *testing.T) { //nolint:paralleltest // AllocsPer
 	}()
 	counter, err := openai.NewTiktoken(openai.DefaultEncoding)
 	must(t, err)
-	p, err := openai.New(openai.Options{BaseURL: "http://" + l.Addr().String(), Counter: counter})
+	p, err := openai.New(openai.Options{BaseURL: "http://" + l.Addr().String(), Counter: counter, Timeouts: openai.Timeouts{Connect: time.Minute}})
 	must(t, err)
 	d := open(t, p)
 	client := &piecewise{sink: sink{header: http.Header{}}, got: make(chan struct{})}

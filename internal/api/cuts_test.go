@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"text/tabwriter"
+	"time"
 
 	"github.com/parley-ai/parley/internal/ledger"
 	"github.com/parley-ai/parley/internal/store"
@@ -51,7 +52,7 @@ func TestCutAtEveryEvent(t *testing.T) {
 	// A case is told by the text of its request: who cuts, and behind which event.
 	var steps sync.Map // text -> *cutCase
 	stub := upstreamtest.NewHTTP(t, func(e *upstreamtest.Exchange) { cutProvider(e, &steps) })
-	p, err := openai.New(openai.Options{BaseURL: stub.URL, Counter: words{}})
+	p, err := openai.New(openai.Options{BaseURL: stub.URL, Counter: words{}, Timeouts: openai.Timeouts{Connect: time.Minute}})
 	must(t, err)
 	t.Cleanup(p.Close)
 	d := open(t, p)

@@ -93,7 +93,7 @@ func (o *output) await(t *testing.T, s string) {
 	for !strings.Contains(o.String(), s) {
 		select {
 		case <-o.line:
-		case <-time.After(10 * time.Second):
+		case <-time.After(3 * time.Minute):
 			t.Fatalf("the server never printed %q, but:\n%s", s, o)
 		}
 	}

@@ -97,7 +97,7 @@ func TestProve_LargeBooks(t *testing.T) {
 	o.patience = 1 // ns
 	r := start(t, o, out, errs)
 	errs.await(t, "books    large; not proved yet; they are proved again beside the calls")
-	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
+	for deadline := time.Now().Add(3 * time.Minute); ; runtime.Gosched() {
 		p, err := r.rooms.db.LastProof(t.Context())
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("no proof: %v", err)
@@ -138,7 +138,7 @@ func TestProve_HugeBooks(t *testing.T) {
 // awaitProof waits until no proof is under way.
 func (r *running) awaitProof(t *testing.T) {
 	t.Helper()
-	late := time.After(time.Minute)
+	late := time.After(3 * time.Minute)
 	for !r.proofs.Proof().Since.IsZero() {
 		select {
 		case <-time.After(time.Millisecond):

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -40,7 +41,7 @@ func outside(t *testing.T, scripts map[string]func(*upstreamtest.Exchange), orde
 	for _, id := range order {
 		fake := upstreamtest.NewHTTP(t, scripts[id])
 		o.Config.Upstreams = append(o.Config.Upstreams, config.Upstream{
-			ID: id, Kind: config.KindOpenAI, BaseURL: fake.URL, APIKey: "sk-of-" + config.Secret(id), Tokenizer: "o200k_base",
+			ID: id, Kind: config.KindOpenAI, BaseURL: fake.URL, APIKey: "sk-of-" + config.Secret(id), Tokenizer: "o200k_base", Timeouts: config.Timeouts{Connect: time.Minute},
 		})
 		o.Config.Models[0].Targets = append(o.Config.Models[0].Targets, config.Target{Upstream: id, Model: "big"})
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds what a test waits for; what is waited for comes at once.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 // running is a server on a real socket.
 type running struct {

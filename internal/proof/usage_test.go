@@ -98,7 +98,7 @@ func TestUsage(t *testing.T) {
 		send, _ := now.Load("case")
 		send.(func(*upstreamtest.Exchange))(e)
 	})
-	p, err := openai.New(openai.Options{BaseURL: stub.URL, Counter: wordCounter{}})
+	p, err := openai.New(openai.Options{BaseURL: stub.URL, Counter: wordCounter{}, Timeouts: openai.Timeouts{Connect: time.Minute}})
 	must(t, err)
 	t.Cleanup(p.Close)
 	l.Router = routing.New(map[string]upstream.Provider{"fake": p})
