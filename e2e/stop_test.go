@@ -158,7 +158,7 @@ func TestStop_Hangup(t *testing.T) {
 		if err := syscall.Kill(s.Pid(), syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 5*time.Second, func() error {
+		eventually(t, func() error {
 			if strings.Contains(s.Stderr(), "Stopping: ") {
 				return nil
 			}
@@ -168,7 +168,7 @@ func TestStop_Hangup(t *testing.T) {
 	if _, err := r.WriteTo(&text); err != nil || !readStream(text.String()).done {
 		t.Errorf("the stream was cut: %v after %q", err, text.String())
 	}
-	if code := s.Wait(30 * time.Second); code != 0 {
+	if code := s.Wait(); code != 0 {
 		t.Errorf("exit code %d, want 0\n%s", code, s.Stderr())
 	}
 }
