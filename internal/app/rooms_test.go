@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,10 +29,19 @@ func TestOpenOffline_WithoutTheConfiguration(t *testing.T) {
 	if err := os.WriteFile(file, []byte(gold), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	its, err := config.Load(file)
+	other, err := config.Load(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	more := config.Default() // and the built-in plans, new at the same moment
+	more.Data, more.Source, more.Plans = filepath.Join(t.TempDir(), "data"), file, append(slices.Clone(other.Plans), more.Plans...)
+	for _, its := range []*config.Config{other, more} {
+		withoutTheConfiguration(t, its)
+	}
+}
+
+func withoutTheConfiguration(t *testing.T, its *config.Config) {
+	t.Helper()
 	off, err := OpenOffline(t.Context(), its, true)
 	if err != nil {
 		t.Fatal(err)

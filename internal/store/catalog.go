@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -54,22 +53,20 @@ func (d *DB) SaveCatalog(ctx context.Context, models []catalog.Model, plans []ac
 	})
 }
 
-// KnowsPlans reports whether the plan that was new last in the books is one of plans, which a
-// configuration has with models. Where it is not, another configuration was served last. Books
+// KnowsPlans reports whether the plans that were new last in the books are among plans, which a
+// configuration has with models. Where they are not, another configuration was served last. Books
 // without a plan know all.
 func (d *DB) KnowsPlans(ctx context.Context, models []catalog.Model, plans []account.Plan) (bool, error) {
-	var last string
-	err := d.read.QueryRowContext(ctx, `SELECT id FROM plan_version ORDER BY created_at DESC, rowid DESC LIMIT 1`).Scan(&last)
-	if errors.Is(err, sql.ErrNoRows) {
-		return true, nil
-	}
+	known := map[string]bool{}
 	for i := range plans {
-		v, failed := versionOf(&plans[i], models)
-		if err = errors.Join(err, failed); err == nil && v.id == last {
-			return true, nil
+		v, err := versionOf(&plans[i], models)
+		if err != nil {
+			return false, err
 		}
+		known[v.id] = true
 	}
-	return false, err
+	last, err := sqlTx{d.read}.list(ctx, `SELECT id FROM plan_version WHERE created_at = (SELECT max(created_at) FROM plan_version)`)
+	return !slices.ContainsFunc(last, func(row []any) bool { return !known[row[0].(string)] }), err
 }
 
 // version is a plan as its row keeps it. The id is a hash of the rest.
