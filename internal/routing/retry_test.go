@@ -14,6 +14,7 @@ import (
 	"github.com/parley-ai/parley/internal/catalog"
 	"github.com/parley-ai/parley/internal/routing"
 	"github.com/parley-ai/parley/internal/upstream"
+	"github.com/parley-ai/parley/internal/upstream/upstreamtest"
 	"github.com/parley-ai/parley/internal/wire"
 )
 
@@ -127,6 +128,25 @@ func TestGenerate_Retries(t *testing.T) {
 					t.Errorf("window %d, want the model's", call.Window)
 				}
 			})
+		})
+	}
+}
+
+// Nobody waits for a target that hangs as often as it may be tried.
+func TestGenerate_Patience(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration]int{30 * time.Second: 4, 40 * time.Second: 3, 119 * time.Second: 2, 2 * time.Minute: 2, 5 * time.Minute: 2} {
+		synctest.Test(t, func(t *testing.T) {
+			hangs := upstreamtest.New(upstreamtest.Script{upstreamtest.Sleep(took), upstreamtest.Return(retry)})
+			r := routing.New(map[string]upstream.Provider{"a": hangs}).WithOptions(map[string]routing.Options{"a": {Retries: 3}})
+			m := &catalog.Model{ID: "m", Targets: []catalog.Target{{Upstream: "a", Model: "x"}}}
+			if took >= 2*time.Minute {
+				m.Targets = append(m.Targets, catalog.Target{Upstream: "a", Model: "y"}) // which was not tried yet
+			}
+			route, err := r.Generate(t.Context(), m, &upstream.Call{Request: plain}, nil)
+			if err != retry || route.Attempts != want {
+				t.Errorf("tries of %v: %d, %v, want %d", took, route.Attempts, err, want)
+			}
 		})
 	}
 }

@@ -82,7 +82,7 @@ func (r *Router) Capabilities(m *catalog.Model) wire.Capabilities {
 // Generate computes the answer at the first target that begins one. A target that
 // fails before its first event is passed over; when all have failed, those that may do
 // better are tried again, as often as their upstreams and their budgets allow, after a
-// short wait. A target that fails call after call is ejected: it comes last, and only
+// short wait, but not when two minutes have passed. A target that fails call after call is ejected: it comes last, and only
 // within the budget, until it serves again; where all are, the first is tried. After the first
 // event, or when ctx has ended, a failure is the call's, and so is [*upstream.Rejected] that
 // no failure wraps at any time. Where all targets fail that is the last failure, but a
@@ -101,7 +101,8 @@ func (r *Router) Generate(ctx context.Context, m *catalog.Model, call *upstream.
 	spent := map[string]int{} // further attempts by upstream
 	may := func(t catalog.Target) bool { return spent[t.Upstream] < r.options[t.Upstream].Retries }
 	var last error
-	now := time.Now()
+	start := time.Now()
+	now := start
 	targets, further := r.order(r.able(m, call.Request), now)
 	for round := 0; ; round++ {
 		var again []catalog.Target
@@ -133,7 +134,7 @@ func (r *Router) Generate(ctx context.Context, m *catalog.Model, call *upstream.
 				wait = max(wait, failure.RetryAfter)
 			}
 		}
-		if !slices.ContainsFunc(again, func(t catalog.Target) bool { return may(t) && r.budgets[t.Upstream].left(now) }) {
+		if now.Sub(start) >= patience || !slices.ContainsFunc(again, func(t catalog.Target) bool { return may(t) && r.budgets[t.Upstream].left(now) }) {
 			return route, last
 		}
 		targets, further = again, 0
@@ -216,6 +217,8 @@ const (
 	minWait   = 50 * time.Millisecond
 	firstWait = 100 * time.Millisecond
 	lastWait  = 500 * time.Millisecond
+	// patience is how long callers wait for a first byte: later no target is tried again.
+	patience = 2 * time.Minute
 	// maxWait is how long a caller is kept waiting because a provider asks for it.
 	maxWait = 2 * time.Second
 )
