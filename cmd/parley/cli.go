@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"reflect"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -158,6 +160,9 @@ func run(args []string, stdin, stdout, stderr *os.File) (code int) {
 	if err != nil {
 		return e.fail(wrongUse(err))
 	}
+	if err := typed(command); err != nil {
+		return e.fail(err)
+	}
 	e.json, e.colour = grammar.JSON, e.colour && !grammar.NoColor
 	return e.fail(command.Run())
 }
@@ -173,10 +178,48 @@ func helped(args []string) []string {
 	args = slices.Clone(args)
 	for i, a := range args {
 		if len(a) > 1 && a[0] == '-' && (a[1] >= '0' && a[1] <= '9' || a[1] == '.') {
-			args[i] = minus + a[1:]
+			args[i] = standIn + a
 		}
 	}
 	return args
+}
+
+// standIn stands before "-5" on its way through the parser, which would take that for a flag. No
+// argument of a process can have it.
+const standIn = "\x00"
+
+// typed puts in the place of every stand-in what was typed, and refuses an argument that is empty,
+// as that of a script whose variable is not set: it would name another thing, or all of an amount.
+func typed(command *kong.Context) error {
+	for n := command.Selected(); n != nil; n = n.Parent {
+		for _, p := range n.Positional {
+			if restore(p.Target); p.Set && p.Target.IsZero() {
+				return misused("<"+p.Name+"> is empty.", command)
+			}
+		}
+		for _, f := range n.Flags {
+			if restore(f.Target); f.Set && f.Required && f.Target.Kind() == reflect.String && f.Target.IsZero() {
+				return misused("--"+f.Name+" is empty.", command)
+			}
+		}
+	}
+	return nil
+}
+
+// restore takes the stand-ins out of a value of the grammar.
+func restore(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			restore(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			restore(v.Index(i))
+		}
+	case reflect.String:
+		v.SetString(strings.ReplaceAll(v.String(), standIn, ""))
+	}
 }
 
 // watchSignals ends e's context at the first signal. The second goes to the command,

@@ -6,8 +6,7 @@ import (
 	"github.com/parley-ai/parley/internal/admin"
 )
 
-// minus stands for "-" before a number on its way through the parser, which would take
-// -5 for a flag. It is also what amounts are shown with.
+// minus is what amounts below 0 are shown with, and may be typed with.
 const minus = "−"
 
 type creditAdjust struct {

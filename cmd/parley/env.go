@@ -187,16 +187,25 @@ func sentence(s string) string {
 
 // wrongUse says as sentences what the parser found wrong, and which help there is.
 func wrongUse(err error) error {
-	message, hint, ok := strings.Cut(err.Error(), ", did you mean ")
+	message, hint, ok := strings.Cut(strings.NewReplacer(standIn, "", `\x00`, "").Replace(err.Error()), ", did you mean ")
 	message = sentence(message)
 	if ok {
 		message += " Did you mean " + hint
 	}
-	help := []string{"parley help"}
+	var at *kong.Context
 	if p, ok := errors.AsType[*kong.ParseError](err); ok {
-		for _, at := range p.Context.Path {
-			if at.Command != nil {
-				help = append(help, at.Command.Name)
+		at = p.Context
+	}
+	return misused(message, at)
+}
+
+// misused is a message and which help there is; at may be nil.
+func misused(message string, at *kong.Context) error {
+	help := []string{"parley help"}
+	if at != nil {
+		for _, part := range at.Path {
+			if part.Command != nil {
+				help = append(help, part.Command.Name)
 			}
 		}
 	}
