@@ -142,6 +142,7 @@ func Open(ctx context.Context, o Options) (_ *App, err error) {
 	if a.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", a.config.Listen); err != nil {
 		return a, refuse("listen", "The address "+a.config.Listen+" cannot be used: "+reason(err)+".", "Choose another with --listen.")
 	}
+	a.listener = &heard{Listener: a.listener, log: a.log}
 	if a.upstreams, err = o.upstreams(a.config, a.screen); err != nil {
 		return a, err
 	}
