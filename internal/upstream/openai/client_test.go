@@ -30,7 +30,7 @@ func server(t *testing.T, secure bool, h http.HandlerFunc) (*httptest.Server, *t
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := newTransport(u, Options{Timeouts: Timeouts{}.withDefaults()})
+	tr := newTransport(u, Options{Timeouts: Timeouts{Connect: time.Minute}.withDefaults()})
 	t.Cleanup(tr.close)
 	dials := new(atomic.Int64)
 	dial := tr.DialContext
@@ -135,7 +135,7 @@ func TestTransport_RefusedHalfWay(t *testing.T) {
 		l.Close()
 		served.Wait()
 	})
-	tr := newTransport(&url.URL{Scheme: "http", Host: l.Addr().String(), Path: "/v1"}, Options{Timeouts: Timeouts{}.withDefaults()})
+	tr := newTransport(&url.URL{Scheme: "http", Host: l.Addr().String(), Path: "/v1"}, Options{Timeouts: Timeouts{Connect: time.Minute}.withDefaults()})
 	t.Cleanup(tr.close)
 	resp, _, err := tr.do(t.Context(), watched(t, t.Context()), make([]byte, 8<<20))
 	if err != nil {

@@ -195,7 +195,7 @@ func TestTransport_Leftover(t *testing.T) {
 			t.Parallel()
 			config := serves(a.Certificate(t, "provider.test", soon()))
 			config.SessionTicketsDisabled = true // they would be written while the request is: pipes have no room
-			tr := newTransport(&url.URL{Scheme: "https", Host: "provider.test"}, Options{RootCAs: a.Pool, Timeouts: Timeouts{}.withDefaults()})
+			tr := newTransport(&url.URL{Scheme: "https", Host: "provider.test"}, Options{RootCAs: a.Pool, Timeouts: Timeouts{Connect: time.Minute}.withDefaults()})
 			t.Cleanup(tr.close)
 			var served sync.WaitGroup
 			dials := 0
