@@ -8,7 +8,7 @@ import (
 
 // Budget bounds what a call may spend beside what its account has. The zero value is
 // none. Calls of one account share a budget by its ID and count together that have one
-// Period; each may have an Amount of its own.
+// Period; all of them count for that of everything. Each may have an Amount of its own.
 type Budget struct {
 	ID     string
 	Period int64 // a month, as 202611, or 0 for everything
@@ -43,36 +43,47 @@ type budgetKey struct {
 	period int64
 }
 
+// counter is the spending of a period of a budget, and of everything where that is another; nil
+// is of no budget.
+type counter struct {
+	Spending
+	all *counter
+}
+
 // Spending is the state of a budget of the account; one that nobody has spent from is zero.
 func (l *Ledger) Spending(accountID string, b Budget) Spending {
-	s := l.spending(b)
+	c := l.counter(b)
 	book := l.book(accountID)
 	book.mu.Lock()
 	defer book.mu.Unlock()
-	return *s
+	return c.Spending
 }
 
-// spending returns the counter of b, which is guarded by the book of its account.
-func (l *Ledger) spending(b Budget) *Spending {
+// counter returns the counter of b, which is guarded by the book of its account.
+func (l *Ledger) counter(b Budget) *counter {
 	key := budgetKey{b.ID, b.Period}
-	if s, ok := l.budgets.Load(key); ok {
-		return s.(*Spending)
+	if c, ok := l.budgets.Load(key); ok {
+		return c.(*counter)
 	}
-	s, _ := l.budgets.LoadOrStore(key, new(Spending))
-	return s.(*Spending)
+	fresh := new(counter)
+	if b.Period != 0 {
+		fresh.all = l.counter(Budget{ID: b.ID})
+	}
+	c, _ := l.budgets.LoadOrStore(key, fresh)
+	return c.(*counter)
 }
 
 // hold adds to what is held of the budget, where there is one.
-func (s *Spending) hold(a money.Amount) {
-	if s != nil {
-		s.Held += a
+func (c *counter) hold(a money.Amount) {
+	for ; c != nil; c = c.all {
+		c.Held += a
 	}
 }
 
 // post turns held into spent.
-func (s *Spending) post(held, charge money.Amount) {
-	if s != nil {
-		s.Held -= held
-		s.Spent += charge
+func (c *counter) post(held, charge money.Amount) {
+	for ; c != nil; c = c.all {
+		c.Held -= held
+		c.Spent += charge
 	}
 }

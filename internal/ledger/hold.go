@@ -50,8 +50,8 @@ type Outcome struct {
 type Hold struct {
 	ledger    *Ledger
 	book      *book
-	spending  *Spending // of the budget, guarded by the book; nil without one
-	receipt   Receipt   // changed by Cover only, under the lock of the book
+	spending  *counter // of the budget, guarded by the book; nil without one
+	receipt   Receipt  // changed by Cover only, under the lock of the book
 	delivered atomic.Int64
 	slot      Slot
 	opened    *pending
@@ -73,7 +73,7 @@ func (l *Ledger) Reserve(c Call) (*Hold, error) {
 		State: Running, UsageSource: UsageNone, Idempotency: c.Idempotency,
 	}}
 	if c.Budget.ID != "" {
-		h.spending = l.spending(c.Budget)
+		h.spending = l.counter(c.Budget)
 	}
 	if c.Slice > 0 && c.Slice < c.Output && c.Price.Output > 0 {
 		if _, err := c.Price.Cost(money.Tokens{Prompt: c.PromptTokens, Completion: c.Output}); err != nil {

@@ -128,7 +128,7 @@ type Ledger struct {
 	store    Store
 	progress Progress
 	books    sync.Map // account id -> *book
-	budgets  sync.Map // budgetKey -> *Spending, guarded by the book of its account
+	budgets  sync.Map // budgetKey -> *counter, guarded by the book of its account
 	expiring sync.Map // waiting -> nil, where something waits for running calls to expire
 	queue    chan *pending
 	wake     chan struct{} // for the committer; closed by Close
@@ -184,7 +184,7 @@ func Open(ctx context.Context, store Store, progress Progress) (*Ledger, Recover
 		return nil, rec, err
 	}
 	for _, t := range budgets {
-		l.budgets.Store(budgetKey{t.ID, t.Period}, &Spending{Spent: t.Spent})
+		l.counter(Budget{ID: t.ID, Period: t.Period}).post(0, t.Spent)
 	}
 	go l.commit()
 	if _, err := l.ExpireDue(ctx, now()); err != nil {

@@ -122,10 +122,14 @@ func crossings(low money.Amount) []crossing {
 	const (
 		account = `'account', json_object('id', a.id, 'name', a.name)`
 		// Of keys that have taken each other's place the last says what the budget is.
-		key    = ` JOIN api_key k ON k.budget_id = new.id AND k.replaced_by IS NULL JOIN account a ON a.id = k.account_id`
-		budget = account + `, 'key', json_object('id', k.id, 'name', k.name), 'month', CASE WHEN new.period > 0 THEN printf('%d-%02d', new.period / 100, new.period % 100) END`
+		key    = ` JOIN api_key k ON k.budget_id = new.id AND k.replaced_by IS NULL AND (new.period > 0 OR NOT k.budget_monthly) JOIN account a ON a.id = k.account_id`
+		budget = account + `, 'key', json_object('id', k.id, 'name', k.name), 'month', CASE WHEN k.budget_monthly THEN printf('%d-%02d', new.period / 100, new.period % 100) END`
+		// A budget of everything counts what was spent by the month, too.
+		others = `(SELECT coalesce(sum(b.spent), 0) FROM budget b WHERE b.id = new.id AND b.number <> new.number AND NOT k.budget_monthly)`
+		before = `old.spent + ` + others
+		after  = `new.spent + ` + others
 	)
-	left := "'budget', " + iu("k.budget") + ", 'spent', " + iu("new.spent")
+	left := "'budget', " + iu("k.budget") + ", 'spent', " + iu("("+after+")")
 	return []crossing{
 		{
 			kind: webhook.CreditLow, on: "posted, granted, low_credit ON account", from: ` JOIN account a ON a.number = new.number`,
@@ -134,11 +138,11 @@ func crossings(low money.Amount) []crossing {
 		},
 		{
 			kind: webhook.BudgetLow, on: "spent ON budget", when: "new.spent > old.spent", data: budget + ", " + left,
-			from: key + ` AND old.spent < k.budget - k.budget / 10 AND new.spent >= k.budget - k.budget / 10`,
+			from: key + ` AND ` + before + ` < k.budget - k.budget / 10 AND ` + after + ` >= k.budget - k.budget / 10`,
 		},
 		{
 			kind: webhook.BudgetSpent, on: "spent ON budget", when: "new.spent > old.spent", data: budget + ", " + left,
-			from: key + ` AND old.spent < k.budget - k.budget / 100 AND new.spent >= k.budget - k.budget / 100`,
+			from: key + ` AND ` + before + ` < k.budget - k.budget / 100 AND ` + after + ` >= k.budget - k.budget / 100`,
 		},
 	}
 }

@@ -285,9 +285,22 @@ func TestAnnounce_Budgets(t *testing.T) {
 	spend(1, 202610)
 	spend(10, 202610)
 	spend(220, 202611)
+	// In all, what was spent by the month counts.
+	k.Budget = account.Budget{ID: "budget_a", Amount: 2000}
+	if err := db.UpdateKey(ctx, k); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		spend(220, 0)
+	}
+	spend(140, 0)      // 1,800
+	spend(179, 202611) // of a call that began before
+	spend(1, 202611)
 	want := []string{
 		`budget.low Acme {"budget":"0.000001","key":{"id":"` + k.ID + `","name":"laptop"},"month":"2026-10","spent":"0.0000009"}`,
 		`budget.spent Acme {"budget":"0.000001","key":{"id":"` + k.ID + `","name":"laptop"},"month":"2026-10","spent":"0.00000099"}`,
+		`budget.low Acme {"budget":"0.000002","key":{"id":"` + k.ID + `","name":"laptop"},"month":null,"spent":"0.0000018"}`,
+		`budget.spent Acme {"budget":"0.000002","key":{"id":"` + k.ID + `","name":"laptop"},"month":null,"spent":"0.00000198"}`,
 	}
 	if diff := cmp.Diff(want, told(t, db, all)); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)

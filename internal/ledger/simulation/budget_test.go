@@ -64,3 +64,46 @@ func TestCore_BudgetSpending(t *testing.T) {
 		want(1, ledger.Spending{Spent: 480, Held: 520})
 	})
 }
+
+// A budget of everything counts what was spent by the month, before and beside it, in this process
+// and the next; a month counts its own.
+func TestCore_BudgetOfEverything(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 10_000, func(b *bench) {
+		t := b.t
+		monthly, all := ledger.Budget{ID: "b", Period: 202611, Amount: 1000}, ledger.Budget{ID: "b", Amount: 1000}
+		of := func(id string, budget ledger.Budget) *ledger.Hold {
+			c := b.call(id, 10, 10) // 300
+			c.Budget = budget
+			return b.reserve(t, c)
+		}
+		want := func(inMonth, inAll ledger.Spending) {
+			t.Helper()
+			if m, a := b.Spending(account, monthly), b.Spending(account, all); m != inMonth || a != inAll {
+				t.Errorf("Spending = %+v in the month and %+v in all, want %+v and %+v", m, a, inMonth, inAll)
+			}
+		}
+		first, second := of("req_1", monthly), of("req_2", all)
+		want(ledger.Spending{Held: 300}, ledger.Spending{Held: 600})
+		for _, h := range []*ledger.Hold{first, second} {
+			if _, err := h.Settle(used(9)); err != nil { // 280
+				t.Fatal(err)
+			}
+		}
+		want(ledger.Spending{Spent: 280}, ledger.Spending{Spent: 560})
+		c := b.call("req_3", 30, 30) // 700
+		c.Budget = all
+		if _, err := b.Reserve(c); err == nil {
+			t.Error("700 were admitted with 440 left in all")
+		}
+		c.Budget = monthly
+		if err := b.reserve(t, c).Void(used(0)); err != nil {
+			t.Error(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b.open(t)
+		want(ledger.Spending{Spent: 280}, ledger.Spending{Spent: 560})
+	})
+}

@@ -431,8 +431,8 @@ func (w *world) sound(before *memory) {
 	if t := b.Tokens; t.Held != 0 || t.Granted != int64(w.granted[tokens]) || t.Posted != int64(w.posted[tokens]) {
 		w.found("Balance = %+v, the rows have %d and %d tokens", b, w.granted[tokens], w.posted[tokens])
 	}
-	if s := p.Spending(account, budget); s.Held != 0 || s.Spent != w.budgets[budget.ID] {
-		w.found("Spending = %+v, the rows have %d", s, w.budgets[budget.ID])
+	if s := p.Spending(account, budget); s.Held != 0 || s.Spent != w.budgets[ledger.Budget{ID: budget.ID}] {
+		w.found("Spending = %+v, the rows have %d", s, w.budgets[ledger.Budget{ID: budget.ID}])
 	}
 	for _, c := range w.calls {
 		w.compare(c)

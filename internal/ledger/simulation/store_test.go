@@ -22,7 +22,7 @@ type rows struct {
 	holds           map[string]ledger.Receipt
 	charges         map[string]ledger.Receipt
 	debits          money.Amount
-	budgets         map[string]money.Amount // spent
+	budgets         map[ledger.Budget]money.Amount // spent, by what names a period of one
 	reversed        []reversed
 	codes           []ledger.Code
 	extended        int
@@ -46,7 +46,7 @@ type purse struct {
 func newRows(accounts ...string) *rows {
 	r := &rows{
 		granted: map[purse]money.Amount{}, posted: map[purse]money.Amount{}, holds: map[string]ledger.Receipt{},
-		charges: map[string]ledger.Receipt{}, budgets: map[string]money.Amount{},
+		charges: map[string]ledger.Receipt{}, budgets: map[ledger.Budget]money.Amount{},
 	}
 	for _, id := range accounts {
 		r.granted[purse{id, ledger.Credit}], r.granted[purse{id, ledger.Tokens}] = 0, 0
@@ -230,7 +230,7 @@ func (r *rows) close(c *ledger.Receipt) ledger.Result {
 	r.posted[purse{c.AccountID, ledger.Credit}] += c.Charge
 	r.posted[purse{c.AccountID, ledger.Tokens}] += money.Amount(c.PlanTokens)
 	if c.Budget.ID != "" {
-		r.budgets[c.Budget.ID] += c.Charge
+		r.budgets[ledger.Budget{ID: c.Budget.ID, Period: c.Budget.Period}] += c.Charge
 	}
 	return ledger.Result{Applied: true}
 }
@@ -389,8 +389,8 @@ func (r *rows) Totals(context.Context) (all []ledger.Totals, err error) {
 func (r *rows) Budgets(context.Context) (all []ledger.BudgetTotal, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for id, spent := range r.budgets {
-		all = append(all, ledger.BudgetTotal{ID: id, Spent: spent})
+	for b, spent := range r.budgets {
+		all = append(all, ledger.BudgetTotal{ID: b.ID, Period: b.Period, Spent: spent})
 	}
 	return all, nil
 }
