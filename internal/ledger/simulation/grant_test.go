@@ -304,14 +304,16 @@ func TestCore_ExpireBesideTheLastCall(t *testing.T) {
 		t := b.t
 		b.grant(t, ledger.Grant{Amount: 500, ExpiresAt: time.Now().Add(time.Minute)})
 		<-b.ExpiryChanged() // that something ends at all
-		h := b.reserve(t, b.call("req_1", 10, 10))
+		c := b.call("req_1", 10, 10)
+		c.Price = money.Price{Input: 1, CachedInput: 1, Output: 1}
+		h := b.reserve(t, c)
 		pass(time.Minute)
 		end := time.Now()
 		b.disk.chance, b.disk.slow = rand.New(rand.NewPCG(1, 1)), time.Minute
 		results := make(chan error, 3)
 		for _, do := range []func() error{ // the first is being written while the others come, in their order
 			func() error { _, err := b.Grant(t.Context(), ledger.Grant{AccountID: account, Amount: 7}); return err },
-			func() error { _, err := h.Settle(used(1)); return err }, // 120 of 300
+			func() error { _, err := h.Settle(used(9)); return err }, // 19 of 20
 			func() error { _, err := b.ExpireDue(t.Context(), end); return err },
 		} {
 			go func() { results <- do() }()
@@ -322,15 +324,15 @@ func TestCore_ExpireBesideTheLastCall(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got, want := b.Balance(account), (ledger.Balance{Granted: 307, Posted: 120, Expiring: 180}); got != want {
+		if got, want := b.Balance(account), (ledger.Balance{Granted: 27, Posted: 19, Expiring: 1}); got != want {
 			t.Fatalf("Balance = %+v, want %+v: the call has left more since", got, want)
 		}
 		select {
 		case <-b.ExpiryChanged():
 		default:
-			t.Fatal("180 wait for nobody, and nobody is told to look")
+			t.Fatal("1 waits for nobody, and nobody is told to look")
 		}
-		if _, err := b.ExpireDue(t.Context(), end); err != nil || b.Balance(account) != (ledger.Balance{Granted: 127, Posted: 120}) {
+		if _, err := b.ExpireDue(t.Context(), end); err != nil || b.Balance(account) != (ledger.Balance{Granted: 26, Posted: 19}) {
 			t.Errorf("in the end: %+v, %v", b.Balance(account), err)
 		}
 		select {
