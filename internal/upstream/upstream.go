@@ -40,7 +40,7 @@ type Event struct {
 // ToolDelta is a piece of a tool call. Calls come one after another, their Index
 // counting from 0. The first piece of a call has its ID and Name and no arguments, the
 // others have neither; the pieces of Arguments make up JSON, at least {}, unless the
-// answer was cut at its length.
+// answer was cut at its length or by a filter.
 type ToolDelta struct {
 	Index     int
 	ID        string

@@ -156,7 +156,7 @@ func (c *choice) end() error {
 	if err := c.say(text, logprobs); err != nil {
 		return err
 	}
-	if err := c.tools.end(c.finish == wire.FinishLength); err != nil {
+	if err := c.tools.end(c.finish == wire.FinishLength || c.finish == wire.FinishContentFilter); err != nil {
 		return err
 	}
 	switch {

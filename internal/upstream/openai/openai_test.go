@@ -296,6 +296,7 @@ func TestGenerate_Tools(t *testing.T) {
 		{"none allowed", withTools + `,"tool_choice":"none"`, events(text("Hm"), toolDelta(`"index":0,"id":"call_a","function":{"name":"f"}`), finish("tool_calls")), "", []string{"text Hm", "finish stop"}},
 		{"reason without calls", withTools, events(text("Hm"), finish("tool_calls")), "", []string{"text Hm", "finish stop"}},
 		{"cut at the length", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{\"x"}`), finish("length")), "", []string{"call 0 call_a f", `args 0 {"x`, "finish length"}},
+		{"cut by a filter", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{\"x"}`), finish("content_filter")), "", []string{"call 0 call_a f", `args 0 {"x`, "finish content_filter"}},
 		{"broken arguments", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{\"x"}`), finish("tool_calls")), "cut", []string{"call 0 call_a f", `args 0 {"x`}},
 		{"broken arguments of a whole answer", strings.ReplaceAll(withTools, "true", "false"), events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"{\"x"}`), finish("tool_calls")), "failed", []string{"call 0 call_a f", `args 0 {"x`}},
 		{"rune in pieces", withTools, events(toolDelta(`"index":0,"id":"call_a","function":{"name":"f","arguments":"[\"`+"\xf0\x9f"+`"}`), toolDelta(`"index":0,"function":{"arguments":"`+"\x98\x80"+`\"]"}`), finish("tool_calls")), "", []string{"call 0 call_a f", `args 0 ["`, `args 0 😀"]`, "finish tool_calls"}},

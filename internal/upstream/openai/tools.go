@@ -184,7 +184,7 @@ func (t *toolCalls) advance(cut bool) error {
 	return t.open()
 }
 
-// end ends all calls. cut says that the answer ended at its length, when the arguments may
+// end ends all calls. cut says that a bound or a filter ended the answer, when the arguments may
 // be incomplete.
 func (t *toolCalls) end(cut bool) error {
 	for len(t.next) > 0 {
