@@ -119,6 +119,35 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// An answer that has a least length: what is to blame for too little room is named, so
+// that nobody raises a limit that is none.
+func TestRefusals_Least(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name             string
+		prompt, max, fit int
+		want             chat.ShortError
+	}{
+		{"the caller's limit", 10, 19, 20, chat.ShortError{Param: "max_tokens", Given: 19, Least: 20}},
+		{"the context", 81, 0, 20, chat.ShortError{Given: 19, Least: 20}},
+		{"the context, with a limit that would do", 81, 20, 20, chat.ShortError{Given: 19, Least: 20}},
+		{"the context and the caller's limit", 81, 18, 20, chat.ShortError{Param: "max_tokens", Given: 18, Least: 20}},
+		{"what the model writes", 10, 0, 51, chat.ShortError{Given: 50, Least: 51}},
+	} {
+		p := answer()
+		p.Prompt, p.Least = tt.prompt, tt.fit
+		l := open(t, 1e6, p)
+		_, err := l.Complete(t.Context(), l.call(false, func(r *wire.ChatRequest) {
+			if r.MaxTokens = tt.max; tt.max > 0 {
+				r.MaxTokensParam = "max_tokens"
+			}
+		}), &recorder{})
+		if e, ok := errors.AsType[*chat.ShortError](err); !ok || *e != tt.want {
+			t.Errorf("%s: Complete gives %#v, want %+v", tt.name, err, tt.want)
+		}
+	}
+}
+
 // The budget of a key refuses what the balance would pay, with its own numbers, and
 // shortens what has no bound of its own.
 func TestBudget(t *testing.T) {

@@ -68,7 +68,7 @@ func (e *OutputError) Error() string {
 }
 
 // ShortError is room for an answer that what was asked for does not fit in. Param is ""
-// when the caller set no limit.
+// when no limit of the caller's is to blame, but the context or the model's own.
 type ShortError struct {
 	Param        string
 	Given, Least int

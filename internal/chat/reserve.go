@@ -171,7 +171,11 @@ func (r *run) bound() (prompt, output, least int, err error) {
 		least = min(max(leastOutput, counted.Least), output)
 	}
 	if output < counted.Least {
-		return 0, 0, 0, &ShortError{Param: req.MaxTokensParam, Given: output, Least: counted.Least}
+		short := &ShortError{Given: output, Least: counted.Least}
+		if req.MaxTokens < counted.Least {
+			short.Param = req.MaxTokensParam
+		}
+		return 0, 0, 0, short
 	}
 	return prompt, output, least, nil
 }
