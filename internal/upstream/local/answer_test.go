@@ -3,6 +3,7 @@ package local_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"slices"
 	"strings"
@@ -212,6 +213,35 @@ func TestGenerate_Scored(t *testing.T) {
 		got, _ := answer(t, local.New(s), c.req, 3)
 		if got[0].text != c.text || got[0].scored != c.scored {
 			t.Errorf("%s: it says %q with log-probabilities of %q, want %q and %q", c.name, got[0].text, got[0].scored, c.text, c.scored)
+		}
+	}
+}
+
+// A schema that is not strict is not refused for a pattern that no part of this program can
+// hold to, nor for one that only the grammar can, beside a keyword that only a check can.
+func TestCountPrompt_Patterns(t *testing.T) {
+	t.Parallel()
+	p, _ := open(t, engine.Options{})
+	for _, c := range []struct {
+		pattern string
+		refused bool
+	}{
+		{`^(?=.*[0-9])[a-z0-9]{8,}$`, false},
+		{`^(?!x)(?<=y)(?<!z)a`, false},
+		{`(a)\\1`, false},
+		{`^[\\u4e00-\\u9fff]+$`, false},
+		{`^\\p{L}+\\b`, false},
+		{`^[a`, true},
+		{`a)`, true},
+	} {
+		req := ask("", wire.FormatJSONSchema)
+		req.ResponseFormat.Schema = json.RawMessage(`{"type":"array","items":{"type":"string","pattern":"` + c.pattern + `"},"uniqueItems":true}`)
+		_, err := p.CountPrompt(req, 1000)
+		switch e, refused := errors.AsType[*wire.Error](err); {
+		case !c.refused && err != nil:
+			t.Errorf("%s is refused: %v", c.pattern, err)
+		case c.refused && (!refused || strings.Contains(e.Message, "file:")):
+			t.Errorf("%s: %v, want a refusal that names no file", c.pattern, err)
 		}
 	}
 }

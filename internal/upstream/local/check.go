@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
+	"regexp/syntax"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -68,7 +70,9 @@ func newCheck(text []byte) (*jsonschema.Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.UseLoader(nowhere{})
 	c.AssertFormat()
-	const name = "schema.json"
+	c.UseRegexpEngine(pattern)
+	// A name without a scheme would be a file's in the working directory, which errors tell.
+	const name = "mem:///schema.json"
 	if err := c.AddResource(name, doc); err != nil {
 		return nil, short(err)
 	}
@@ -78,6 +82,29 @@ func newCheck(text []byte) (*jsonschema.Schema, error) {
 	}
 	return s, nil
 }
+
+// pattern compiles an expression for checks. Any text matches what Go's syntax does not
+// have and ECMA-262 has, such as look-around, references back and \u0041: the grammar
+// holds to it what can be held.
+func pattern(text string) (jsonschema.Regexp, error) {
+	re, err := regexp.Compile(text)
+	if e, ok := errors.AsType[*syntax.Error](err); ok {
+		switch e.Code {
+		case syntax.ErrInvalidPerlOp, syntax.ErrInvalidNamedCapture, syntax.ErrInvalidEscape, syntax.ErrInvalidRepeatSize:
+			return anything(text), nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return re, nil
+}
+
+// anything is an expression that every text matches.
+type anything string
+
+func (a anything) String() string        { return string(a) }
+func (anything) MatchString(string) bool { return true }
 
 // short keeps the library's words fit for an answer.
 func short(err error) error {
