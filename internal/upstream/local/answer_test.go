@@ -246,6 +246,26 @@ func TestCountPrompt_Patterns(t *testing.T) {
 	}
 }
 
+// Nor is it for words of draft 7, or of draft 3, beside a keyword that only a check can hold
+// to: what is made is valid in all that the check knows.
+func TestGenerate_CheckedDrafts(t *testing.T) {
+	t.Parallel()
+	_, e := open(t, engine.Options{})
+	for _, c := range []struct{ name, schema, bad, good string }{
+		{"draft 7", `{"type":"array","items":[{"type":"integer"}],"additionalItems":{"type":"integer"},"uniqueItems":true}`, `[1,1]`, `[1,2]`},
+		{"draft 2020-12", `{"type":"array","prefixItems":[{"type":"integer"}],"items":{"type":"integer"},"uniqueItems":true}`, `[1,1]`, `[1,2]`},
+		{"draft 3", `{"type":"object","properties":{"required":{"type":"array","uniqueItems":true,"required":true}}}`, `{"required":[1,1]}`, `{"required":[1,2]}`},
+		{"draft 3 in constants", `{"enum":[{"required":true},{"required":false}],"not":{"const":{"required":false}}}`, `{"required":false}`, `{"required":true}`},
+	} {
+		s := &scripted{Engine: e, attempts: [][][]string{{{c.bad}}, {{c.good}}}, finish: "stop"}
+		req := ask("", wire.FormatJSONSchema)
+		req.ResponseFormat.Schema = json.RawMessage(c.schema)
+		if got, _ := answer(t, local.New(s), req, 3); got[0].text != c.good {
+			t.Errorf("%s: it says %q, want %q", c.name, got[0].text, c.good)
+		}
+	}
+}
+
 // The real thing: most lists of a random model have something twice.
 func TestGenerate_CheckedTools(t *testing.T) {
 	t.Parallel()

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -62,25 +64,62 @@ type nowhere struct{}
 
 func (nowhere) Load(string) (any, error) { return nil, errReference }
 
+// newCheck compiles a schema of either draft, or of both mixed as far as one takes the
+// words of the other.
 func newCheck(text []byte) (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}
+	dropRequired(doc)
+	s, err := compileCheck(doc, jsonschema.Draft2020)
+	if err == nil {
+		return s, nil
+	}
+	if s, other := compileCheck(doc, jsonschema.Draft7); other == nil {
+		return s, nil
+	}
+	return nil, short(err)
+}
+
+func compileCheck(doc any, draft *jsonschema.Draft) (*jsonschema.Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.UseLoader(nowhere{})
+	c.DefaultDraft(draft)
 	c.AssertFormat()
 	c.UseRegexpEngine(pattern)
 	// A name without a scheme would be a file's in the working directory, which errors tell.
 	const name = "mem:///schema.json"
 	if err := c.AddResource(name, doc); err != nil {
-		return nil, short(err)
+		return nil, err
 	}
-	s, err := c.Compile(name)
-	if err != nil {
-		return nil, short(err)
+	return c.Compile(name)
+}
+
+// dropRequired takes draft 3's boolean out of a schema, which schemas still have beside
+// a property and no later draft takes.
+func dropRequired(schema any) {
+	switch v := schema.(type) {
+	case []any:
+		for _, item := range v {
+			dropRequired(item)
+		}
+	case map[string]any:
+		if _, ok := v["required"].(bool); ok {
+			delete(v, "required")
+		}
+		for key, sub := range v {
+			switch key {
+			case "enum", "const", "default", "examples":
+				continue
+			case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies":
+				if named, ok := sub.(map[string]any); ok { // whose names are no keywords
+					sub = slices.Collect(maps.Values(named))
+				}
+			}
+			dropRequired(sub)
+		}
 	}
-	return s, nil
 }
 
 // pattern compiles an expression for checks. Any text matches what Go's syntax does not
