@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -263,6 +264,46 @@ func TestGenerate_CheckedDrafts(t *testing.T) {
 		if got, _ := answer(t, local.New(s), req, 3); got[0].text != c.good {
 			t.Errorf("%s: it says %q, want %q", c.name, got[0].text, c.good)
 		}
+	}
+}
+
+// crowded is an engine that has room for the first attempt only.
+type crowded struct {
+	scripted
+	leave context.CancelCauseFunc // not nil: the caller leaves while the second one waits
+}
+
+var errLeft = errors.New("left")
+
+func (c *crowded) Generate(ctx context.Context, r engine.Request) iter.Seq2[engine.Token, error] {
+	if len(c.asked) == 0 {
+		return c.scripted.Generate(ctx, r)
+	}
+	return func(yield func(engine.Token, error) bool) {
+		if c.leave == nil {
+			yield(engine.Token{}, engine.ErrBusy)
+			return
+		}
+		c.leave(errLeft)
+		yield(engine.Token{}, fmt.Errorf("%w: %w", engine.ErrNotStarted, ctx.Err()))
+	}
+}
+
+// Where another attempt finds no room the one that was made is shown, and who leaves while
+// it waits leaves a call that had started.
+func TestGenerate_CheckedCrowded(t *testing.T) {
+	t.Parallel()
+	_, e := open(t, engine.Options{})
+	req := ask("", wire.FormatJSONSchema)
+	req.ResponseFormat.Schema = json.RawMessage(`{"type":"array","items":{"type":"integer"},"uniqueItems":true}`)
+	made := scripted{Engine: e, attempts: [][][]string{{{`[1,1]`}}}, finish: "stop"}
+	if got, completion := answer(t, local.New(&crowded{scripted: made}), req, 3); got[0].text != `[1,1]` || got[0].finish != wire.FinishStop || completion != 1 {
+		t.Errorf("it says %+v with %d tokens", got[0], completion)
+	}
+	ctx, leave := context.WithCancelCause(t.Context())
+	err := local.New(&crowded{made, leave}).Generate(ctx, &upstream.Call{Owner: "a", Request: req, MaxTokens: 100}, func(upstream.Event) error { return nil })
+	if !errors.Is(err, errLeft) || errors.Is(err, upstream.ErrNotStarted) {
+		t.Errorf("who leaves before another attempt is told %v", err)
 	}
 }
 

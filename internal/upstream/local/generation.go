@@ -111,6 +111,11 @@ func (g *generation) again() {
 	g.request.Seed++
 }
 
+func busy(err error) bool {
+	f, ok := errors.AsType[*upstream.Failure](err)
+	return ok && f.Class == upstream.Busy
+}
+
 // runChecked makes all choices before it yields any: what was shown cannot be made
 // again. Only the answers that are yielded are counted.
 func (g *generation) runChecked(ctx context.Context, yield func(upstream.Event) error) error {
@@ -126,6 +131,12 @@ func (g *generation) runChecked(ctx context.Context, yield func(upstream.Event) 
 			d.events, d.tokens = append(d.events, e), append(d.tokens, own)
 			return nil
 		})
+		if attempt > 0 && busy(err) {
+			break // what there is has to do
+		}
+		if attempt > 0 && errors.Is(err, upstream.ErrNotStarted) {
+			return context.Cause(ctx) // the attempt has not, the call had
+		}
 		if err != nil {
 			return err
 		}
