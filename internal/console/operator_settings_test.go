@@ -95,6 +95,15 @@ func TestOperatorTraffic(t *testing.T) {
 			t.Errorf("the page lacks %q:\n%s", part, page)
 		}
 	}
+	calls := regexp.MustCompile(`name="q" value="(req_[0-9a-f]+)"`).FindAllStringSubmatch(text(t, w.ask("GET", "/operator", op, nil)), -1)
+	if len(calls) != 5 {
+		t.Fatalf("%d calls of 5 can be opened", len(calls))
+	}
+	for _, c := range calls {
+		if status, page := w.sent("/find", op, url.Values{"q": {c[1]}}); status != http.StatusSeeOther || !strings.Contains(page, "You are looking at") || !strings.Contains(page, c[1]) {
+			t.Errorf("opening %s: %d %s", c[1], status, page)
+		}
+	}
 }
 
 // TestOperatorTraffic_Hour: the last hour is shown by minute, model and upstream, and an
