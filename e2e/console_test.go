@@ -87,7 +87,7 @@ func TestConsole_Tasks(t *testing.T) {
 func TestConsole_Forms(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.script(t, "console-forms.mjs", 20)
+	s.script(t, "console-forms.mjs", 21)
 	s.inOrder(t)
 }
 

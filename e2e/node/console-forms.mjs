@@ -163,4 +163,20 @@ for (const script of [true, false]) {
   });
   await context.close();
 }
+await check("long names on a narrow page", async (problems) => {
+  const context = await open(browser, base, { viewport: { width: 360, height: 780 } });
+  const page = await context.newPage();
+  await signIn(page);
+  const long = "m".repeat(120) + "@" + "d".repeat(100) + ".example.test";
+  const key = parley("key", "create", "--account", "default", "--name", "K".repeat(100));
+  const { url } = parley("account", "invite", "default", long, "--role", "member");
+  await (await open(browser, base)).request.post(new URL(url).pathname, { form: { password } });
+  for (const path of ["/members", `/keys/${key.id}/revoke`, `/keys/${key.id}/rotate`]) {
+    await page.goto(path);
+    if (path === "/members") await page.getByRole("link", { name: long }).click();
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    if (wide > 0) problems.push(`${path} scrolls sideways by ${wide} px`);
+  }
+});
 await browser.close();
