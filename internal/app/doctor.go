@@ -146,6 +146,9 @@ func (x *examination) books(ctx context.Context, running bool) {
 	case errors.Is(err, fs.ErrNotExist):
 		x.add("books", Noted, "There are no books yet.", "parley serve makes them. If there should be some, restore a backup: parley restore FILE")
 		return
+	case errors.Is(err, store.ErrGone):
+		x.add("books", Wrong, sentence(err), "Parley has served from here. Restore a backup: parley restore FILE")
+		return
 	case errors.Is(err, store.ErrNewerSchema):
 		x.add("schema", Wrong, sentence(err), "Run the newer version of Parley, or restore a backup made before it: parley restore FILE --force")
 		return

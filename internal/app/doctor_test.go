@@ -205,4 +205,22 @@ func TestExamine(t *testing.T) {
 	if got, _ := standings(t, dir, plenty, now); got["books"] != Wrong {
 		t.Errorf("half a database: %v", got)
 	}
+	// A disk that lost the books must not be taken for a first start.
+	for what, lose := range map[string]func() error{
+		"an empty database": func() error { return os.Truncate(path, 0) },
+		"no database":       func() error { return os.Rename(path, path+".lost") },
+	} {
+		if err := lose(); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := standings(t, dir, plenty, now); got["books"] != Wrong {
+			t.Errorf("%s: %v", what, got)
+		}
+		if _, err := OpenOffline(context.Background(), c, true); err == nil || !strings.Contains(err.Error(), "parley restore FILE --data "+dir) {
+			t.Errorf("OpenOffline with %s gives %v", what, err)
+		}
+		if err := errors.Join(os.WriteFile(path, text, 0o600), os.RemoveAll(path+".lost")); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -206,6 +206,11 @@ func explainOpen(dir string, err error) error {
 		return refuse("restore_unfinished",
 			"A restore into "+dir+" was cut short.",
 			"Run it again: parley restore FILE --data "+dir)
+	case errors.Is(err, store.ErrGone):
+		return refuse("data_gone",
+			store.FileName+" is not in "+dir+", or empty, though Parley has served from there.",
+			"Restore a backup: parley restore FILE --data "+dir,
+			"To begin anew, choose another directory with --data.")
 	case errors.Is(err, store.ErrNotOurs):
 		return refuse("data_damaged",
 			store.FileName+" in "+dir+" is damaged or no database of Parley's: "+err.Error()+".",

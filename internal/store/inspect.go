@@ -33,7 +33,7 @@ type Inspection struct {
 }
 
 // Inspect looks at the database of dir as an outsider, also while a process uses it,
-// and changes nothing. It fails with the errors of [Check] and with [ErrRestoring].
+// and changes nothing. It fails with the errors of [Check], with [ErrRestoring] and [ErrGone].
 func Inspect(ctx context.Context, dir string) (i Inspection, err error) {
 	if _, err := os.Lstat(filepath.Join(dir, restoring)); err == nil {
 		return i, fmt.Errorf("%s: %w", dir, ErrRestoring)
@@ -42,6 +42,9 @@ func Inspect(ctx context.Context, dir string) (i Inspection, err error) {
 		return i, err
 	}
 	path := filepath.Join(dir, FileName)
+	if err := gone(dir); err != nil {
+		return i, err
+	}
 	if _, err := os.Stat(path); err != nil {
 		return i, err
 	}

@@ -43,6 +43,8 @@ var (
 	ErrNewerSchema = errors.New("the database was written by a newer version of parley")
 	// ErrNotOurs means that the file is no database of Parley's, or a damaged one.
 	ErrNotOurs = errors.New("not a parley database, or a damaged one")
+	// ErrGone means that a directory was used and its database is not there, or empty.
+	ErrGone = errors.New("the database is gone")
 )
 
 // DB is the database of one data directory. It is safe for concurrent use by one
@@ -58,11 +60,14 @@ type DB struct {
 
 // Open opens dir/parley.db, creating it where there is none, and brings its schema up
 // to date; what it was before is kept in dir/backups. It fails with [ErrNewerSchema],
-// [ErrNotOurs] or [ErrRestoring].
+// [ErrNotOurs], [ErrRestoring] or [ErrGone].
 func Open(ctx context.Context, dir string) (*DB, error) {
 	path := filepath.Join(dir, FileName)
 	if _, err := os.Lstat(filepath.Join(dir, restoring)); err == nil {
 		return nil, fmt.Errorf("%s: %w", dir, ErrRestoring)
+	}
+	if err := gone(dir); err != nil {
+		return nil, err
 	}
 	// Only who has the lock on dir keeps copies there, and makes none yet: a start that is killed
 	// again and again before a migration must not fill the disk.
@@ -87,6 +92,19 @@ func Open(ctx context.Context, dir string) (*DB, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// gone fails with [ErrGone] where the file of progress, which is made behind the database, has
+// outlived it: what a half mended disk holds must not be taken for a beginning.
+func gone(dir string) error {
+	info, err := os.Stat(filepath.Join(dir, FileName))
+	if err == nil && info.Size() > 0 || err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "progress")); err != nil {
+		return nil //nolint:nilerr // nothing says that there was one
+	}
+	return fmt.Errorf("%s: %w", filepath.Join(dir, FileName), ErrGone)
 }
 
 // create makes the file, for its owner only, where there is none: SQLite would let
