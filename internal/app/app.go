@@ -180,6 +180,9 @@ func (a *App) openBooks(ctx context.Context) (err error) {
 		age = "new"
 	}
 	a.screen.note("store    SQLite, %s, schema %d", age, r.db.SchemaVersion())
+	if kept := r.db.Kept(); kept != "" {
+		a.screen.note("kept     %s, the books before the upgrade; delete it when this version has proved itself", kept)
+	}
 	if !r.db.New() {
 		if err := a.proveAtStart(ctx); err != nil {
 			return err

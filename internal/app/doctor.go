@@ -58,7 +58,7 @@ func Examine(ctx context.Context, c *config.Config) []Finding {
 	running := x.lock()
 	x.disk()
 	x.books(ctx, running)
-	x.weights(c)
+	x.weights(c, running)
 	return x.findings
 }
 
@@ -270,13 +270,18 @@ func (x *examination) clock(newest time.Time) {
 }
 
 // weights looks for the files that local upstreams load.
-func (x *examination) weights(c *config.Config) {
+func (x *examination) weights(c *config.Config, running bool) {
 	for _, u := range c.Upstreams {
 		if u.Kind != config.KindLocal {
 			continue
 		}
 		path, size, err := findWeights(u, c.Data)
-		if e, ok := errors.AsType[*Error](err); ok {
+		e, ok := errors.AsType[*Error](err)
+		if ok && running && c.Source == config.BuiltIn {
+			x.add("weights", Noted, "Those of the built-in configuration are not here, and the running server does not need them.", "Name its configuration to look at others: --config FILE")
+			continue
+		}
+		if ok {
 			x.add("weights", Wrong, strings.Join(e.Lines[:len(e.Lines)-1], "\n"), e.Lines[len(e.Lines)-1])
 			continue
 		}

@@ -65,6 +65,26 @@ func TestUnlock_BesideChild(t *testing.T) {
 	}
 }
 
+// Who asks about a running server without its configuration is not told that it lacks what the
+// built-in one needs.
+func TestExamine_Weights(t *testing.T) {
+	t.Parallel()
+	c := config.Default()
+	c.Data = t.TempDir()
+	for _, w := range []struct {
+		source  string
+		running bool
+		want    Standing
+	}{{config.BuiltIn, true, Noted}, {config.BuiltIn, false, Wrong}, {"parley.yaml", true, Wrong}} {
+		x := &examination{dir: c.Data}
+		c.Source = w.source
+		x.weights(c, w.running)
+		if len(x.findings) != 1 || x.findings[0].Standing != w.want || x.findings[0].Do == "" {
+			t.Errorf("%s, running %v: %+v, want %s", w.source, w.running, x.findings, w.want)
+		}
+	}
+}
+
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	const plenty = 100 << 30

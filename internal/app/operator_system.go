@@ -29,7 +29,7 @@ func (a *App) system() console.System {
 	x := &examination{dir: a.config.Data, now: time.Now(), free: a.options.free}
 	x.permissions()
 	x.disk()
-	x.weights(a.config)
+	x.weights(a.config, false)
 	for _, f := range x.findings {
 		s.Checks = append(s.Checks, console.Check{Name: f.Check, Standing: string(f.Standing), Text: f.Text, Do: f.Do})
 	}

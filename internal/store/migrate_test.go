@@ -119,6 +119,9 @@ func upgrade(t *testing.T, last string) {
 	if len(backups) != 1 || !strings.HasPrefix(filepath.Base(backups[0]), fmt.Sprintf("schema-%d-", old)) {
 		t.Fatalf("kept %v, want one of schema %d", backups, old)
 	}
+	if db.Kept() != backups[0] {
+		t.Errorf("Kept() is %q, want %q", db.Kept(), backups[0])
+	}
 	if fi, err := os.Stat(filepath.Dir(backups[0])); err != nil || fi.Mode().Perm() != 0o700 {
 		t.Errorf("backups has mode %v, %v, want 0700", fi.Mode(), err)
 	}

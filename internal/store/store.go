@@ -56,6 +56,7 @@ type DB struct {
 	days        days
 	schema      int
 	created     bool
+	kept        string // what Open has kept before a migration
 }
 
 // Open opens dir/parley.db, creating it where there is none, and brings its schema up
@@ -147,7 +148,11 @@ func (d *DB) start(ctx context.Context) error {
 	if err := d.fold(ctx); err != nil {
 		return err
 	}
-	schema, err := migrate(ctx, d.write, migrations, keepIn(filepath.Dir(d.path)))
+	keep := keepIn(filepath.Dir(d.path))
+	schema, err := migrate(ctx, d.write, migrations, func(ctx context.Context, schema int, all []migration) (_ string, err error) {
+		d.kept, err = keep(ctx, schema, all)
+		return d.kept, err
+	})
 	if err != nil {
 		return err
 	}
@@ -197,6 +202,10 @@ func older(a, b string) bool {
 
 // SchemaVersion is the number of the last migration.
 func (d *DB) SchemaVersion() int { return d.schema }
+
+// Kept is the file in which Open has kept the books before it brought their schema up to date;
+// empty where there was nothing to bring.
+func (d *DB) Kept() string { return d.kept }
 
 // New reports whether Open created the database.
 func (d *DB) New() bool { return d.created }
