@@ -355,6 +355,38 @@ func eventually(t *testing.T, check func() error) {
 	}
 }
 
+// ownTime is how long f takes, without the time in which the machine let nobody of this process run:
+// by so much a tick came late.
+func ownTime(f func()) time.Duration {
+	const every = 10 * time.Millisecond
+	stop, stalled := make(chan struct{}), make(chan time.Duration)
+	begun := time.Now()
+	go func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		var sum time.Duration
+		for last := begun; ; {
+			over := false
+			select {
+			case <-tick.C:
+			case <-stop:
+				over = true
+			}
+			now := time.Now()
+			sum += max(0, now.Sub(last)-every)
+			last = now
+			if over {
+				stalled <- sum
+				return
+			}
+		}
+	}()
+	f()
+	took := time.Since(begun)
+	close(stop)
+	return max(0, took-<-stalled)
+}
+
 // exitCode is that of a finished command.
 func exitCode(err error) int {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {

@@ -106,9 +106,14 @@ func last(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], list[len(list)-1].ID)
 }
 
-// month sets MONTH to the current one.
+// month sets MONTH to the current one, and waits for the next where that would end during a script.
 func month(ts *testscript.TestScript, _ bool, _ []string) {
-	ts.Setenv("MONTH", time.Now().UTC().Format("2006-01"))
+	now := time.Now().UTC()
+	if next := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC); next.Sub(now) < time.Minute {
+		<-time.After(next.Sub(now))
+		now = next
+	}
+	ts.Setenv("MONTH", now.Format("2006-01"))
 }
 
 // mode checks the permissions of a file.
