@@ -42,7 +42,7 @@ func (s *Server) newVisit(w http.ResponseWriter, r *http.Request, rt route) *vis
 	if a := s.Address(r); a.IsValid() {
 		r = r.WithContext(audit.WithOrigin(r.Context(), a.String()))
 	}
-	return &visit{s: s, w: w, r: r, route: rt, id: ident.RequestID(), now: s.Now()}
+	return &visit{s: s, w: w, r: r, route: rt, id: ident.RequestID(), now: s.Now().UTC()}
 }
 
 // unsafe reports whether the request may change something.
