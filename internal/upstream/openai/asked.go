@@ -45,7 +45,7 @@ func newWording(param, words string, set func(r *wire.ChatRequest) bool) wording
 	return wording{param, set, regexp.MustCompile(`(?i)` + words)}
 }
 
-// wordings are from the sources of vLLM, SGLang, llama-server, Ollama and TGI. Where two
+// wordings are how vLLM, SGLang, llama-server, Ollama and TGI put it, as far as we know. Where two
 // begin at the same word the first counts. Words that a fault of the operator's has, too,
 // such as a chat template that is missing, are none of them.
 var wordings = []wording{
