@@ -26,4 +26,4 @@ exec .cache/bin/testcount "${noskip[@]}" -- \
   "-C tools -count=1 ./bundle ./loadgen ./testcount" \
   "$race -shuffle=on -count=1 -timeout 15m $unit" \
   "-count=1 -timeout 15m ./internal/proof/..." \
-  "-count=1 -parallel 4 -timeout 15m ./e2e/..."
+  "-count=1 -parallel 4 -timeout 20m ./e2e/..."
