@@ -178,6 +178,7 @@ func (a *App) openBooks(ctx context.Context) (err error) {
 	age := "opened"
 	if r.db.New() {
 		age = "new"
+		a.metrics.Proof(true, 0, time.Now()) // there is nothing yet that a law could speak of
 	}
 	a.screen.note("store    SQLite, %s, schema %d", age, r.db.SchemaVersion())
 	if kept := r.db.Kept(); kept != "" {

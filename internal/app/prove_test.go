@@ -42,6 +42,7 @@ func TestProveOnce(t *testing.T) {
 	o.Config.Metrics.Listen, o.Config.Source = "127.0.0.1:0", "test.yaml"
 	o.Config.Webhooks = []config.Webhook{{URL: "http://127.0.0.1:9/", Secret: "0123456789abcdef"}}
 	r := start(t, o, out, errs)
+	r.awaitMetric(t, "parley_ledger_proof_timestamp_seconds 1") // of new books: no alert about an old proof
 	change := func(statement string) {
 		t.Helper()
 		db := storetest.Plain(t, filepath.Join(dir, store.FileName))

@@ -103,7 +103,7 @@ func (m *Metrics) books() {
 		[]float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5})
 	m.commitOps, m.commitTime = ops.WithLabelValues().(prometheus.Histogram), took.WithLabelValues().(prometheus.Histogram)
 	m.proofOK = m.gauge("parley_ledger_proof_ok", "1 when the last proof of the books found every law to hold, 0 when not or when it could not be made.")
-	m.proofTime = m.gauge("parley_ledger_proof_timestamp_seconds", "When the last proof ended; 0 before the first.")
+	m.proofTime = m.gauge("parley_ledger_proof_timestamp_seconds", "When the last proof ended, or new books were made; 0 before the first of others.")
 	m.proofTook = m.gauge("parley_ledger_proof_duration_seconds", "How long it took, its pauses included.")
 	m.proofOK.Set(1) // new books
 	m.lostEvents = m.counter("parley_webhook_events_lost_total", "Events that were forgotten before their endpoint had taken them.", "endpoint")
