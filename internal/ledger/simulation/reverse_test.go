@@ -225,6 +225,48 @@ func TestCore_ReverseTogether(t *testing.T) {
 	})
 }
 
+// What an expiry sets aside may be more than is left to take when it is written: a reversal waits
+// for that, and does not write off what is there.
+func TestCore_ReverseBesideExpiry(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 0, func(b *bench) {
+		t := b.t
+		b.grant(t, ledger.Grant{Amount: 500, ExpiresAt: time.Now().Add(time.Minute)})
+		b.grant(t, ledger.Grant{Amount: 500, Source: "pay"})
+		h := b.reserve(t, b.call("req_1", 10, 10)) // 300
+		pass(time.Minute)
+		end := time.Now()
+		b.disk.chance, b.disk.slow = rand.New(rand.NewPCG(1, 1)), time.Minute
+		results := make(chan error, 4)
+		for _, do := range []func() error{ // the first is being written while the others come, in their order
+			func() error { return b.Adjust(t.Context(), account, 1, "") },
+			func() error { _, err := h.Settle(used(10)); return err }, // 299 of what has ended
+			func() error { _, err := b.ExpireDue(t.Context(), end); return err },
+			func() error {
+				got, err := b.Reverse(t.Context(), ledger.Reversal{
+					Payment: ledger.Payment{AccountID: account, Source: "pay", Credit: 500}, Source: "1",
+					Claim: ledger.Claim{Part: "a", Kind: ledger.Dispute, Back: 10, Of: 10},
+				})
+				if got.Taken != 500 || got.WrittenOff != 0 {
+					t.Errorf("Reverse = %+v, want all of 500 taken", got)
+				}
+				return err
+			},
+		} {
+			go func() { results <- do() }()
+			synctest.Wait()
+		}
+		for range 4 {
+			if err := <-results; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, want := b.Balance(account), (ledger.Balance{Granted: 800, Posted: 800}); got != want {
+			t.Errorf("Balance = %+v, want %+v", got, want)
+		}
+	})
+}
+
 // While it is on its way nobody else spends what it takes; a disk that fails frees nothing.
 func TestCore_ReverseOnItsWay(t *testing.T) {
 	t.Parallel()
