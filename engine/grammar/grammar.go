@@ -81,6 +81,7 @@ type Grammar struct {
 	vocab   *Vocab
 	root    *node
 	unknown []string
+	size    int
 	cache   cache
 }
 
@@ -96,6 +97,11 @@ func Schema(v *Vocab, text []byte) (*Grammar, error) {
 	}
 	return c.compile(c.node([]*schema{s}))
 }
+
+// Size is about how many bytes the grammar takes at most, without its cache of [maxCache]: the
+// schemas of TestHostile take up to 35 for each byte of their text and 6 for a step of their
+// compilation.
+func (g *Grammar) Size() int { return g.size }
 
 // Least returns the fewest tokens with which a generation can be asked for: with
 // that many, or any more, it ends complete. The end-of-text token is not counted.
@@ -122,6 +128,7 @@ type compiler struct {
 	alts     int32
 	unknown  []string
 	looped   *schema // has met itself while a constant was tested; nil: none
+	text     int     // bytes of the schemas
 }
 
 func newCompiler(v *Vocab) *compiler {
@@ -168,5 +175,6 @@ func (c *compiler) compile(root *node) (*Grammar, error) {
 	}
 	c.overlaps()
 	slices.Sort(c.unknown)
-	return &Grammar{vocab: c.v, root: root, unknown: slices.Compact(c.unknown)}, nil
+	size := 40*c.text + 6*(MaxWork-c.budget.Left)
+	return &Grammar{vocab: c.v, root: root, unknown: slices.Compact(c.unknown), size: size}, nil
 }

@@ -99,6 +99,7 @@ func (c *compiler) document(prefix string, text []byte) (*schema, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.text += len(text)
 	d := &document{prefix: prefix, root: root}
 	if id := root.get("$id"); id != nil && id.kind == '"' {
 		d.id = strings.TrimSuffix(id.text, "#")

@@ -28,17 +28,23 @@ type form struct {
 	room int
 	// checks hold what the grammars do not enforce; nil: nothing.
 	checks *checks
+	size   int // bytes, about
 }
 
-// maxForms bounds the compiled grammars that are kept; a request looks for its own
-// twice, and agents send the same tools with every turn.
-const maxForms = 32
+// A request looks for its own form twice, and agents send the same tools with every turn.
+const (
+	// maxForms bounds the forms that are kept, each with a cache of its grammars' own.
+	maxForms = 32
+	// maxFormBytes bounds what these take together: hostile schemas make large grammars.
+	maxFormBytes = 64 << 20
+)
 
 // forms are the forms that were made lately, by a hash of what they are made of. It is
 // safe for concurrent use.
 type forms struct {
 	mu   sync.Mutex
 	made map[[sha256.Size]byte]*form
+	size int // bytes, about, of those
 }
 
 // form returns what req holds its answer to, nil for plain text. What cannot be held to
@@ -62,11 +68,20 @@ func (p *Provider) form(req *wire.ChatRequest) (*form, error) {
 	}
 	p.forms.mu.Lock()
 	defer p.forms.mu.Unlock()
-	if len(p.forms.made) >= maxForms {
-		clear(p.forms.made)
-	}
-	p.forms.made[key] = f
+	p.forms.keep(key, f)
 	return f, nil
+}
+
+// keep adds f, alone where it does not fit beside the others. The caller has locked s.
+func (s *forms) keep(key [sha256.Size]byte, f *form) {
+	if len(s.made) >= maxForms || s.size+f.size > maxFormBytes {
+		clear(s.made)
+		s.size = 0
+	}
+	if s.made[key] == nil { // two may have made it at once
+		s.size += f.size
+	}
+	s.made[key] = f
 }
 
 func constrained(req *wire.ChatRequest) bool {
@@ -100,6 +115,11 @@ func (p *Provider) newForm(req *wire.ChatRequest) (*form, error) {
 	}
 	if f.checks.empty() {
 		f.checks = nil
+	}
+	for _, g := range []*grammar.Grammar{f.value, calls} {
+		if g != nil {
+			f.size += g.Size()
+		}
 	}
 	e := engine.Form{Grammar: calls, Else: f.value, Vocab: vocab}
 	switch {

@@ -38,18 +38,22 @@ func New(e Engine) *Provider {
 }
 
 // CountPrompt counts exactly what Generate will compute. A schema that cannot be held
-// to is a [*wire.Error].
+// to is a [*wire.Error], unless the prompt is above the limit: then it is not looked at, since
+// tools stand in the prompt, and megabytes of them would take many times their size.
 func (p *Provider) CountPrompt(req *wire.ChatRequest, limit int) (upstream.Prompt, error) {
+	ids, err := p.engine.Encode(p.words.messages(req), limit)
+	n := upstream.Prompt{Tokens: len(ids), Exact: true}
+	if err != nil || limit > 0 && len(ids) > limit {
+		return n, err
+	}
 	f, err := p.form(req)
 	if err != nil {
 		return upstream.Prompt{}, err
 	}
-	ids, err := p.engine.Encode(p.words.messages(req), limit)
-	n := upstream.Prompt{Tokens: len(ids), Exact: true}
 	if f != nil {
 		n.Least = f.least
 	}
-	return n, err
+	return n, nil
 }
 
 // Capabilities is everything.
@@ -62,16 +66,16 @@ func (p *Provider) Capabilities(string) wire.Capabilities {
 
 // Generate computes the answer with the engine's own token counts.
 func (p *Provider) Generate(ctx context.Context, call *upstream.Call, yield func(upstream.Event) error) error {
+	r, err := p.request(call)
+	if err != nil {
+		return err
+	}
 	f, err := p.form(call.Request)
 	if e, ok := errors.AsType[*wire.Error](err); ok {
 		return &upstream.Rejected{Answer: e, Err: engine.ErrRequest}
 	}
 	if err != nil {
 		return &upstream.Failure{Class: upstream.Failed, Err: err}
-	}
-	r, err := p.request(call)
-	if err != nil {
-		return err
 	}
 	g := &generation{Provider: p, request: r, form: f, stops: call.Request.Stop}
 	all := func(e upstream.Event, _ int) error { return yield(e) }

@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"iter"
 	"path/filepath"
@@ -79,6 +80,15 @@ func TestCountPrompt(t *testing.T) {
 	}
 	if n, err := p.CountPrompt(request(strings.Repeat("Hello ", 10_000)), 100); n.Tokens <= 100 || n.Tokens > 200 || err != nil {
 		t.Errorf("CountPrompt of a huge prompt with limit 100 = %+v, %v, want a little more than 100", n, err)
+	}
+	// Tools that do not fit are not compiled: in sum they may be megabytes.
+	large := ask(wire.ToolAuto, "")
+	large.Tools[0].Parameters = json.RawMessage(`{"type":"nothing","description":"` + strings.Repeat("Hello ", 10_000) + `"}`)
+	if n, err := p.CountPrompt(large, 100); n.Tokens <= 100 || err != nil {
+		t.Errorf("CountPrompt of huge tools with limit 100 = %+v, %v, want more than 100", n, err)
+	}
+	if _, err := p.CountPrompt(large, 100_000); err == nil {
+		t.Error("a schema that cannot be held to was counted")
 	}
 }
 
