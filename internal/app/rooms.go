@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/parley-ai/parley/internal/account"
@@ -64,7 +66,7 @@ func openRooms(ctx context.Context, c *config.Config, m *telemetry.Metrics, comm
 		return nil, err
 	}
 	models, plans := offer(c)
-	known, err := r.saveOffer(ctx, command && c.Source == config.BuiltIn, models, plans)
+	known, err := r.saveOffer(ctx, c.Source == config.BuiltIn, command, models, plans)
 	if err != nil {
 		return nil, err
 	}
@@ -115,16 +117,39 @@ func openRooms(ctx context.Context, c *config.Config, m *telemetry.Metrics, comm
 	return r, nil
 }
 
-// saveOffer writes what is on offer into the books. One that was only assumed is not written,
-// and not known, where another was served last: who was not told of it must not say what plans
-// include, and renew or end subscriptions by that.
-func (r *rooms) saveOffer(ctx context.Context, assumed bool, models []catalog.Model, plans []account.Plan) (known bool, err error) {
-	if assumed {
+// saveOffer writes what is on offer into the books. One that was only assumed, because nobody named
+// a configuration, may be another than was served last. Who was not told of that must not say what
+// plans include, and renew or end subscriptions by it: for a command such an offer is not known,
+// and not written, and a server that lacks the plan of a subscription is refused.
+func (r *rooms) saveOffer(ctx context.Context, assumed, command bool, models []catalog.Model, plans []account.Plan) (known bool, err error) {
+	switch {
+	case assumed && command:
 		if known, err = r.db.KnowsPlans(ctx, models, plans); !known || err != nil {
+			return false, err
+		}
+	case assumed:
+		if err := r.hasPlans(ctx, plans); err != nil {
 			return false, err
 		}
 	}
 	return true, r.db.SaveCatalog(ctx, models, plans)
+}
+
+// hasPlans refuses books with subscriptions to other plans.
+func (r *rooms) hasPlans(ctx context.Context, plans []account.Plan) error {
+	lost, err := r.db.SubscribedPlans(ctx)
+	if err != nil {
+		return err
+	}
+	lost = slices.DeleteFunc(lost, func(id string) bool {
+		return slices.ContainsFunc(plans, func(p account.Plan) bool { return p.ID == id })
+	})
+	if len(lost) == 0 {
+		return nil
+	}
+	return refuse("plans_unknown",
+		"The books have subscriptions to plans that the built-in configuration does not have, and would end: "+strings.Join(lost, ", ")+".",
+		"Name the configuration: parley serve --config FILE")
 }
 
 // close writes what is queued and lets the directory go. It is for any state that

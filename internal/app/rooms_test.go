@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +82,11 @@ func withoutTheConfiguration(t *testing.T, its *config.Config) {
 	}
 	if err := off.Close(); err != nil {
 		t.Fatal(err)
+	}
+
+	_, err = openRooms(t.Context(), unsaid, nil, false)
+	if e, ok := errors.AsType[*Error](err); !ok || e.Code != "plans_unknown" || !strings.Contains(err.Error(), "and would end: gold.\nName the configuration: ") {
+		t.Errorf("a server without the configuration: %v", err)
 	}
 
 	if off, err = OpenOffline(t.Context(), its, false); err != nil {

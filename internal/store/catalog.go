@@ -69,6 +69,15 @@ func (d *DB) KnowsPlans(ctx context.Context, models []catalog.Model, plans []acc
 	return !slices.ContainsFunc(last, func(row []any) bool { return !known[row[0].(string)] }), err
 }
 
+// SubscribedPlans are the plans of the subscriptions that run, each once, in the order of their names.
+func (d *DB) SubscribedPlans(ctx context.Context) (plans []string, err error) {
+	list, err := sqlTx{d.read}.list(ctx, `SELECT DISTINCT plan FROM subscription WHERE ended_at IS NULL ORDER BY plan`)
+	for _, row := range list {
+		plans = append(plans, row[0].(string))
+	}
+	return plans, err
+}
+
 // version is a plan as its row keeps it. The id is a hash of the rest.
 type version struct {
 	id                    string
