@@ -183,7 +183,7 @@ func TestStream_Usage(t *testing.T) {
 			t.Errorf("usage without being asked (%s): %s", ask, a.Body)
 		}
 	}
-	a := post(t, s, s.Key, `{"model":"svc-pulse","stream":true,"max_tokens":2,"stream_options":{"include_usage":true},`+countTo+`}`)
+	a := post(t, s, s.Key, `{"model":"svc-pulse","stream":true,"max_tokens":2,"stream_options":{"include_usage":true}`+endless+`,`+countTo+`}`)
 	st := readStream(string(a.Body))
 	for i, raw := range st.raw {
 		last := i == len(st.raw)-1

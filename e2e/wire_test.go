@@ -194,7 +194,7 @@ func TestWire_Behaviour(t *testing.T) {
 	s := server(t)
 	t.Run("19 max_tokens 1", func(t *testing.T) {
 		t.Parallel()
-		c := wantCompletion(t, post(t, s, s.Key, `{"model":"svc-pulse","max_tokens":1,`+countTo+`}`))
+		c := wantCompletion(t, post(t, s, s.Key, `{"model":"svc-pulse","max_tokens":1`+endless+`,`+countTo+`}`))
 		if c.Choices[0].FinishReason != "length" || c.Usage.Completion != 1 {
 			t.Errorf("finish %s, %d tokens", c.Choices[0].FinishReason, c.Usage.Completion)
 		}
