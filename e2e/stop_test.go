@@ -3,6 +3,8 @@ package e2e
 import (
 	"bufio"
 	"net/http"
+	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -140,6 +142,10 @@ func TestStop_Interrupt(t *testing.T) {
 // server in order, and no second such signal cuts what runs.
 func TestStop_Hangup(t *testing.T) {
 	t.Parallel()
+	// Under nohup it is ignored, also by what a process starts, unless it handles it.
+	handled := make(chan os.Signal, 1)
+	signal.Notify(handled, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(handled) })
 	s := start(t)
 	resp, err := openStream(t, newClient(), s, s.Key,
 		`{"model":"svc-pulse","stream":true,"max_tokens":200,"temperature":0.7,"seed":3,"messages":[{"role":"user","content":"Write a long story about a river."}]}`)
