@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/parley-ai/parley/e2e/proc"
 )
@@ -95,17 +96,24 @@ func TestStop_Twice(t *testing.T) {
 		}
 		text.WriteString(line)
 	}
-	s.Terminate()
-	eventually(t, func() error {
-		// The first must have been taken before the second is sent, or they are one signal.
-		if strings.Contains(strings.ToLower(s.Stdout()+s.Stderr()), "stopping") {
-			return nil
-		}
-		return statusError(http.StatusOK)
+	code := 0
+	took := ownTime(func() {
+		s.Terminate()
+		eventually(t, func() error {
+			// The first must have been taken before the second is sent, or they are one signal.
+			if strings.Contains(strings.ToLower(s.Stdout()+s.Stderr()), "stopping") {
+				return nil
+			}
+			return statusError(http.StatusOK)
+		})
+		s.Terminate()
+		code = s.Wait()
 	})
-	s.Terminate()
-	if code := s.Wait(); code != 130 {
+	if code != 130 {
 		t.Errorf("exit code %d after two signals, want 130\n%s", code, s.Stderr())
+	}
+	if took > 15*time.Second {
+		t.Errorf("it took %v", took)
 	}
 	_, cut := r.WriteTo(&text)
 	st := readStream(text.String())

@@ -3,8 +3,9 @@
 //
 // Q5_0 and Q8_0 keep their values exactly. Of Q4_0, Q4_1 and Q4_K the quants stay, and the
 // scale and middle of a block are rounded to 16 bits of the greatest in their row: a weight
-// moves by at most 9/65534 of that, which the golden data of engine/llama do not show. Q5_1, Q5_K, Q6_K, Q3_K, Q2_K, F16, BF16 and F32 are rounded to 8 bits with a
-// scale for each 32 columns.
+// moves by at most 9/65534 of that, which the golden data of engine/llama do not show.
+// Q5_1, Q5_K, Q6_K, Q3_K, Q2_K, F16, BF16 and F32 are rounded to 8 bits with a scale for
+// each 32 columns.
 package quant
 
 import (

@@ -102,3 +102,35 @@ func withoutTheConfiguration(t *testing.T, its *config.Config) {
 		t.Fatal(err)
 	}
 }
+
+// A subscription that changes to a plan is to that plan, too.
+func TestOpenRooms_NextPlan(t *testing.T) {
+	t.Parallel()
+	its := config.Default()
+	its.Data, its.Source = filepath.Join(t.TempDir(), "data"), "parley.yaml"
+	its.Plans = append(its.Plans, config.Plan{ID: "gold", Period: "month"})
+	off, err := OpenOffline(t.Context(), its, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	who, err := off.rooms.accounts.Create(t.Context(), "Lab", "pro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	if _, err = off.rooms.subscriptions.Set(t.Context(), who.ID, "pro", subscription.Options{}, now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = off.rooms.subscriptions.Change(t.Context(), who.ID, "gold", account.AtPeriodEnd, now); err != nil {
+		t.Fatal(err)
+	}
+	if err := off.Close(); err != nil {
+		t.Fatal(err)
+	}
+	unsaid := config.Default()
+	unsaid.Data = its.Data
+	_, err = openRooms(t.Context(), unsaid, nil, false)
+	if e, ok := errors.AsType[*Error](err); !ok || e.Code != "plans_unknown" || !strings.Contains(err.Error(), ": gold.") {
+		t.Errorf("a server that lacks the next plan: %v", err)
+	}
+}

@@ -69,9 +69,9 @@ const (
 // Notify takes a message with its header Stripe-Signature. A payment of a page of ours
 // becomes credit, and what of it was refunded, or lost in a dispute, is taken back, and
 // given back when the refund fails; each once however often it is told, and in whichever
-// order. Everything else is nothing to us. It fails with [ErrSignature], [ErrMessage], [ledger.ErrPayment] for a refund whose payment
-// is still to be told, or the errors of [ledger.Ledger.Grant] and [ledger.Ledger.Reverse]:
-// the message is then sent again.
+// order. Everything else is nothing to us. It fails with [ErrSignature], [ErrMessage],
+// [ledger.ErrPayment] for a refund whose payment is still to be told, or the errors of
+// [ledger.Ledger.Grant] and [ledger.Ledger.Reverse]: the message is then sent again.
 func (r *Room) Notify(ctx context.Context, signature string, body []byte, now time.Time) error {
 	if !signed(r.options.WebhookSecret, signature, body, now) {
 		return ErrSignature

@@ -69,9 +69,11 @@ func (d *DB) KnowsPlans(ctx context.Context, models []catalog.Model, plans []acc
 	return !slices.ContainsFunc(last, func(row []any) bool { return !known[row[0].(string)] }), err
 }
 
-// SubscribedPlans are the plans of the subscriptions that run, each once, in the order of their names.
+// SubscribedPlans are the plans of the subscriptions that run, and those that they change to,
+// each once, in the order of their names.
 func (d *DB) SubscribedPlans(ctx context.Context) (plans []string, err error) {
-	list, err := sqlTx{d.read}.list(ctx, `SELECT DISTINCT plan FROM subscription WHERE ended_at IS NULL ORDER BY plan`)
+	list, err := sqlTx{d.read}.list(ctx, `SELECT plan FROM subscription WHERE ended_at IS NULL
+		UNION SELECT next_plan FROM subscription WHERE ended_at IS NULL AND next_plan <> '' ORDER BY 1`)
 	for _, row := range list {
 		plans = append(plans, row[0].(string))
 	}
